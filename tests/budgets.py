@@ -22,7 +22,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/cli": 41_450,
     "vtc/demo": 2_250,
     "vtc/dialects": 99_500,
-    "vtc/exchange": 75_850,
+    "vtc/exchange": 76_050,
     "vtc/guards": 12_600,
     "vtc/profiles": 19_100,
     "vtc/proxy": 35_650,

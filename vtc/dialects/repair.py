@@ -128,7 +128,7 @@ class Repair(StrEnum):
         "tool-by-arguments",
         "The name is a bare id; only one offered tool accepts these arguments.",
     )
-    CALL_IN_NAME = "call-in-name", "The name of a native tool call contains the text of the call."
+    CALL_IN_NAME = "call-in-name", "The name or the arguments of a native tool call contain the text of the call."
     WRITTEN_TWICE = "written-twice", "The same arguments are repeated."
     SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the only parameter that the tool requires."
     ONLY_PARAMETER = (
@@ -142,5 +142,5 @@ class Repair(StrEnum):
 
 
 def is_whole_call(repairs: Collection[str], *, in_json: bool) -> bool:
-    """True if a call needed no repair, or lacks only the closer after complete JSON."""
-    return not repairs or (in_json and {*repairs} == {Repair.MISSING_CLOSER})
+    """True if a call needed no repair, or if its JSON is complete and only lacks its closer, or is in a list."""
+    return not repairs or (in_json and {*repairs} <= {Repair.MISSING_CLOSER, Repair.ARRAY_OF_CALLS})

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.dialects.material import DIALECTS, calls, read
+from tests.dialects.material import DIALECTS, calls, raw, read
 from vtc.events import Tool
 
 OFFERED = (
@@ -124,3 +124,15 @@ def test_tool_without_its_server_is_meant_if_it_accepts_the_arguments(dialect: s
                 calls(read(chunks, [DIALECTS[dialect]], SERVER, incremental=incremental, unknown_tools="allow"))
                 == expected
             )
+
+
+@pytest.mark.parametrize("dialect", ["qwen3-coder", "deepseek-v3.2", "hermes"])
+def test_name_with_spaces_counts_only_if_a_tool_has_it(dialect: str) -> None:
+    tools = {name: Tool(name, parameters={"properties": {"city": {"type": "string"}}}) for name in ("the weather", "w")}
+    text = WRITTEN[dialect].replace("navigate", "the weather")
+    text = text.replace("ARGS", write_arguments(dialect, {"city": "Paris"})).strip()
+    for chunks in ([text], list(text)):
+        assert calls(read(chunks, [DIALECTS[dialect]], tools)) == [("the weather", {"city": "Paris"})]
+        events = read(chunks, [DIALECTS[dialect]], {"w": tools["w"]}, unknown_tools="allow")
+        assert calls(events) == []
+        assert raw(events) == text

@@ -38,7 +38,7 @@ class AfterCall:
         """True if the closer of a section that must be the whole reply is still missing."""
 
     def scan(self) -> Scan:
-        return self.context.grammar.scan_after_call(self.syntax)
+        return self.context.grammar.scan_after_call(self.syntax, self.complete.is_unread)
 
     def scan_end(self) -> Scan:
         return self.context.grammar.whole_end
@@ -82,7 +82,7 @@ class AfterCall:
         """Continue with text. Calls that must be the whole reply are abandoned, unless only white space follows."""
         context, cursor = self.context, self.context.cursor
         if not self.pending:
-            if context.may_repair_end:
+            if context.may_repair_end and not self.complete.is_unread:
                 self._drop_partial_closer()
         elif cursor.is_blank(cursor.at):
             return Verdict.WHOLE

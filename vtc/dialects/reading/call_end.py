@@ -52,6 +52,8 @@ class CompleteCalls(NamedTuple):
     """The context of the first call."""
     sure: bool = False
     """True if their layout or their markers distinguish them from a quotation."""
+    is_unread: bool = False
+    """True if an entry of a list was returned as text instead; the next one may be a call."""
 
     @property
     def is_inside_clause(self) -> bool:
@@ -179,7 +181,9 @@ def complete_call(context: Context, call: OpenCall, token: TokenMatch | None) ->
         # The text looks like a call, so earlier calls on its line are not quoted by words after them.
         if not (call.syntax.whole_reply or call.earlier.in_list):
             deliver_all(context, call.earlier.calls)
-        return abandon_call(context, call, str(error))
+        unread = abandon_call(context, call, str(error))
+        is_entry = call.syntax.lists_calls and not call.syntax.whole_reply
+        return (None, CompleteCalls(call.syntax, [], 0, call.place, is_unread=True)) if is_entry else unread
     return accept_calls(context, call, events)
 
 

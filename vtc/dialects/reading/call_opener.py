@@ -41,21 +41,25 @@ def begin_call(handler: HasContext, token: TokenMatch, *, indented: bool = False
     if head.is_self_closing:
         return _open_closed(context, token, syntax)
     if not head.has_attributes:
-        is_spoken_of = syntax.body == "args" and _is_mentioned(context, token)
-        return Verdict.CONTENT if is_spoken_of else _open_next(context, token, syntax)
+        is_mentioned = syntax.body != "json" and _is_mentioned(context, token, has_json=syntax.body == "args")
+        return Verdict.CONTENT if is_mentioned else _open_next(context, token, syntax)
     return _open_with_attributes(context, token, head)
 
 
-def _is_mentioned(context: Context, token: TokenMatch) -> bool:
-    """Return True if words only mention the head of a call with JSON after it, and continue the search after it."""
-    at, name, groups = token.start(), f"name_{token.lastgroup}", token.groupdict()
-    if not (groups.get(name) and context.output.in_line):
-        return False
-    gap = token.string[token.end(name) : token.start(f"json_{token.lastgroup}")]
-    if not is_word_of_sentence(context, token[name], token.string[at : token.start(name)], gap):
-        return False
-    context.cursor.seek = at + 1
-    return True
+def _is_mentioned(context: Context, token: TokenMatch, *, has_json: bool) -> bool:
+    """Return True if words only mention the head of a call, and continue the search after it.
+
+    A name with spaces is that of an offered tool, or words; before JSON, so may be any name in a sentence.
+    """
+    at, name = token.start(), f"name_{token.lastgroup}"
+    written = token.groupdict().get(name) or ""
+    is_mentioned = " " in written.strip() and written.strip() not in context.tools
+    if has_json and written and context.output.in_line:
+        gap = token.string[token.end(name) : token.start(f"json_{token.lastgroup}")]
+        is_mentioned |= is_word_of_sentence(context, written, token.string[at : token.start(name)], gap)
+    if is_mentioned:
+        context.cursor.seek = at + 1
+    return is_mentioned
 
 
 def open_next_call(after: AfterCall, token: TokenMatch) -> BeginsNext:
@@ -154,7 +158,7 @@ def _open_call(context: Context, token: TokenMatch, syntax: CallSyntax, after: C
     speech = context.output
     at = token.start()
     call.place = locate_call(context.cursor, at, in_line=speech.in_line, shares=speech.line_fate)
-    if after and after.calls:  # they are decided together, by the text before the first of them
+    if after and (after.calls or after.is_unread):  # they are decided together, by the text before the first of them
         call.place, call.earlier.sure = call.place._replace(lead=after.place.lead), after.sure
     call.text.add(context.output.take_whitespace())
     call.text.leading = len(call.text.raw)

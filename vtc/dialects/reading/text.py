@@ -54,9 +54,17 @@ class InText(TextHandler):
         self.context.beginning.mark_as_text()
         self.drop_marker(token)
 
-    def open_reasoning(self, token: TokenMatch) -> tuple[None, bool]:
-        """Begin reasoning whose opening tag is in the reply."""
+    def open_reasoning(
+        self, token: TokenMatch
+    ) -> tuple[None, bool] | Literal[Verdict.ENDS, Verdict.PROMPTED, Verdict.UNKNOWN]:
+        """Begin reasoning whose opening tag is in the reply.
+
+        Without its marker the tag may be text, so a stream is buffered until a closing tag or the end decides.
+        """
         context = self.context
+        if token[0].strip() not in context.grammar.reasoning.closing_tags:
+            is_open = context.beginning.began_inside is None and not context.beginning.undecided
+            return self.begin_text() or (Verdict.UNKNOWN if is_open else Verdict.ENDS)
         context.beginning.mark_as_text()
         context.beginning.record_began_inside(began_inside=False)
         consume_tag(context, token)

@@ -218,7 +218,15 @@ alone if `_NEXT_STATES` has it."""
 
 ROWS: tuple[Row, ...] = (
     (State.START, TokenKind.CALL_OPENER, begin_in_text, State.ARGUMENTS, *_BEGINS_OR_NOT, Verdict.INDENTED),
-    (State.START, TokenKind.REASONING_OPENER, InText.open_reasoning, State.REASONING),
+    (
+        State.START,
+        TokenKind.REASONING_OPENER,
+        InText.open_reasoning,
+        State.REASONING,
+        Verdict.ENDS,
+        Verdict.PROMPTED,
+        Verdict.UNKNOWN,
+    ),
     (State.START, TokenKind.REASONING_CLOSER, InText.close_empty_reasoning, State.START),
     (State.START, TokenKind.MARKER, InText.drop_marker, State.START),
     (State.START, TokenKind.ANSWER_OPENER, InText.open_answer, State.ANSWER),

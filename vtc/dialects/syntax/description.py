@@ -295,7 +295,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         If a parameter may be any tag, as in data of all kinds, only the tool's schema can identify it.
         """
         patterns = self.sections if self.section_required else self.calls
-        is_marked = any(_is_marker(_literal_prefix(text)) for text in patterns)
+        prefixes = [*map(_literal_prefix, patterns)]
+        is_marked = any(_is_marker(prefix) or (len(prefix) > 5 and prefix.endswith("[")) for prefix in prefixes)
         return self.names == "any" and is_marked and not any(text.startswith("<{key}>") for text in self.params)
 
     @property

@@ -224,6 +224,11 @@ class ReasoningScans:
         for opener, closer in tags:
             self.closing_tags.setdefault(opener, closer)
         self.openers = make_tokens(TokenKind.REASONING_OPENER, ((Lit(tag),) for tag in self.closing_tags))
+        names = [name for tag in self.closing_tags if (name := tag.partition(">")[2]).isalpha()]
+        self.names = make_tokens(
+            TokenKind.REASONING_OPENER, ((Lit(f"{name}\n"),) for name in names), after=len(self.openers)
+        )
+        """Names after the marker of an opening tag, in case the server removed the marker: `thought` (Gemma)."""
         self.closers = make_tokens(TokenKind.REASONING_CLOSER, ((Lit(tag),) for tag in self.closing_tags.values()))
         self.stray = self.closers[:1]
         """The closing tag that may appear in text without an opening one."""
@@ -275,7 +280,9 @@ class Grammar:
         self._markers = [*make_tokens(TokenKind.ANSWER_OPENER, map(parse_marker, opens)), *dropped[: len(markers)]]
         self.answer = make_search_scan(make_tokens(TokenKind.ANSWER_CLOSER, map(parse_marker, ends)))
         first = [*of_whole_reply, *self._markers, *prompted, *dropped[len(markers) :], FIRST_LINE]
-        self.start = make_expecting_scan([*self.reasoning.openers, *self.reasoning.closers, *first])
+        self.start = make_expecting_scan(
+            [*self.reasoning.openers, *self.reasoning.names, *self.reasoning.closers, *first]
+        )
         self._orphans = list_orphan_closers(armed)
         in_doubt = make_doubtful_tokens(self._orphans, list_section_openers(armed), closing_tags)
         spoken = [*tokens, *self._markers, *in_doubt, *self.reasoning.stray]
@@ -289,10 +296,10 @@ class Grammar:
         self.span.plain = make_plain_rule([*self.text.tokens, BLANK_LINE], later=[TICKS])
         results = sorted({opening for dialect in armed if (opening := dialect.result_opening)})
         self._results = make_tokens(TokenKind.RESULT_OPENER, ((Lit(opening),) for opening in results))
-        endings = make_tokens(
-            TokenKind.TURN_END, map(parse_marker, dict.fromkeys((*TURN_ENDS, *markers, *closing_tags, *ends)))
+        endings = [*map(parse_marker, dict.fromkeys((*TURN_ENDS, *markers, *closing_tags, *ends))), *self._orphans]
+        self.whole_end = make_expecting_scan(
+            make_tokens(TokenKind.TURN_END, endings), r"\s*+", end=TokenKind.NOTHING_MORE
         )
-        self.whole_end = make_expecting_scan(endings, r"\s*+", end=TokenKind.NOTHING_MORE)
 
     def is_opener_closed(self, opener: str, closer: str) -> bool:
         """Return True if a dialect begins calls or a section with `opener` and ends them with `closer`."""
@@ -504,8 +511,13 @@ class Grammar:
         return ExpressionScan(*ends, make_expecting_scan([*listed, *turn_ends], r"[ \t\r]{0,256}"))
 
     @_cache_scans
-    def scan_after_call(self, syntax: CallSyntax) -> Scan:
-        """Scan the text after a call: late closers, and in a section its next call."""
+    def scan_after_call(self, syntax: CallSyntax, is_unread: bool) -> Scan:
+        """Scan the text after a call: late closers, and in a section its next call.
+
+        After an entry of a list that was not read, only its next call counts.
+        """
+        if is_unread:
+            return make_expecting_scan(make_tokens(TokenKind.NEXT_CALL, list_next_heads(syntax)))
         late = self._list_late_closers(syntax)
         tokens = [
             *make_tokens(TokenKind.LATE_CLOSER, late),

@@ -211,11 +211,22 @@ def parse_marker(text: str) -> tuple[Part, ...]:
     return tuple(Chars(NAME_CHARACTERS, MAX_NAME_LENGTH) if isinstance(part, Slot) else Lit(part) for part in parts)
 
 
+_NAME_ENDS = frozenset("\"'>[")
+"""Markup at which a name with spaces ends."""
+
+
 def make_spaced_name(dialect: Description, name: str, before: Sequence[str | Slot]) -> tuple[Part, ...]:
-    """Return a name with the white space that models write around it; there is none before it in `<{name}`."""
+    """Return a name with the white space that models write around it; there is none before it in `<{name}`.
+
+    Markup directly after the name allows spaces in it.
+    """
     at = before.index(Slot("name")) if Slot("name") in before else 0
     in_tag = dialect.names == "declared" and at > 0 and str(before[at - 1]).endswith("<")
-    return (*([] if in_tag else [Space()]), make_tool_name(dialect, name), Space())
+    tool = make_tool_name(dialect, name)
+    if dialect.names == "any" and any(str(after)[:1] in _NAME_ENDS for after in before[at + 1 : at + 2]):
+        more = Chars(f"{NAME_CHARACTERS} ", MAX_NAME_LENGTH - 1)
+        tool = Group((Chars(NAME_CHARACTERS, 1), Maybe((more,))), "name")
+    return (*([] if in_tag else [Space()]), tool, Space())
 
 
 def make_tool_name(dialect: Description, name: str = "") -> Part:
