@@ -147,7 +147,7 @@ def test_decisions_of_a_plan(request_: dict[str, Any], expected: dict[str, Any])
             "no tools are found in its prompt, so its text is left alone; the server's own calls become text",
         ),
         ({"tools": None, "messages": PROMPTED}, "the system prompt documents 1 tools: a text client"),
-        ({"model": "qwen2.5:7b"}, "calls are read as hermes, tools-tag, bare-json or as any of 64 other dialects"),
+        ({"model": "qwen2.5:7b"}, "calls are read as hermes, tools-tag, bare-json or as any of 65 other dialects"),
     ],
 )
 def test_why(request_: dict[str, Any], reason: str) -> None:
