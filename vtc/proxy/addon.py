@@ -30,7 +30,7 @@ from vtc.proxy.boundary import Boundary
 from vtc.proxy.flows import FOLLOW_UP_OF, METADATA
 from vtc.proxy.parent import Parent
 from vtc.proxy.reload import Reloader
-from vtc.proxy.secret import describe_secrets, load_seal_secrets
+from vtc.proxy.secret import load_seal_secrets
 from vtc.proxy.serving import bodies, connections, side_questions
 from vtc.proxy.serving.bodies import STREAMED_MEDIA_TYPES, BodyRecorder
 from vtc.proxy.serving.client_stream import Continuations
@@ -173,8 +173,6 @@ class VirtualToolCalling:
 
     def running(self) -> None:
         _freeze()
-        used = describe_secrets(ctx.options.confdir, ctx.options.vtc_secret_file)
-        logger.info("vtc: signatures on reasoning use the secret %s", used)
 
     def done(self) -> Awaitable[None] | None:
         """End the addon. mitmproxy awaits the result when it exits, but not when it reloads a changed script."""

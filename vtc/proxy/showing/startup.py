@@ -25,6 +25,7 @@ from vtc.proxy import options
 from vtc.proxy.asking import keys
 from vtc.proxy.asking.address import Address
 from vtc.proxy.reload import ReloadableAddon
+from vtc.proxy.secret import describe_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,8 @@ class Startup:
             )
             for line in lines:
                 logger.info("vtc: %s", line)
+            used = describe_secrets(ctx.options.confdir, ctx.options.vtc_secret_file)
+            logger.info("vtc: signatures on reasoning use the secret %s", used)
             self._log_lenders(server)
             if any(address[0] in ALL_INTERFACES for address in server.listen_addrs()):
                 logger.warning(
