@@ -157,8 +157,8 @@ _MARKED_FORMS = (
     r"""<[^<>\n]{{0,60}}(?i:[|｜]|tool|call|func|invoke)[^<>\n]{{0,60}}>[^`]{{0,60}}{name}""",
     # <a:invoke name="read_file">
     r"""<[^<>\n]{{0,60}}(?i:[|｜]|tool|call|func|invoke)[^<>\n]{{0,60}}[=:"'\s]{name}["']?[\s/>]""",
-    # functools[{"name": "read_file"
-    r"""\w\[\s{{0,40}}\{{\s{{0,40}}"name":\s{{0,9}}"{name}\"""",
+    # functools[{"name": "read_file", and on two lines -> tool/function_call
+    r"""(?:\w|function_call\s{{1,9}})\[\s{{0,40}}\{{\s{{0,40}}"name":\s{{0,9}}"{name}\"""",
     r"""(?:\[TOOL_CALLS?\]|\[Calling tool:|✿FUNCTION✿)[^`]{{0,40}}{name}""",
 )
 """Patterns of a call in any code block: with markup that only calls have."""

@@ -22,7 +22,7 @@ MAX_EXAMINED_ENTRIES = 500
 MAX_SEARCHED_ENTRIES = 8
 """Entries of a list that are searched for another spelling of a key."""
 MAX_KEYS_PER_PATH = 16
-_PATH = re.compile(r"(?<![\w$])([A-Za-z_$][\w$-]*+(?:(?:\[|[./])'?[\w$*-]++'?\]?+)++)", re.A)
+_PATH = re.compile(r"(?<![\w$*-])([A-Za-z_$][\w$-]*+(?:(?:\[|[./])'?[\w$*-]++'?\]?+)++)", re.A)
 _TYPES = {
     "string": "string|str|text|字符串|文本",
     "list": "array|list|sequence|slice|数组|列表",
