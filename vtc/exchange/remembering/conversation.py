@@ -84,6 +84,19 @@ def digest_turn(before: bytes, calls: Sequence[ToolCall], text: bytes = b"") -> 
     return hashlib.blake2b(before + (_serialize_calls(calls) or text), digest_size=32).digest()
 
 
+def digest_sent_turn(before: bytes, turn: Sequence[Message]) -> bytes:
+    """Return the key of a turn of the model as the client sends it."""
+    calls = [call for message in turn for call in message.calls]
+    text = "" if calls else "".join(message.text for message in turn)
+    return digest_turn(before, calls, DeliveredText(text).digest)
+
+
+def list_reply_keys(before: bytes, calls: Sequence[ToolCall], text: bytes) -> list[bytes]:
+    """List the keys under which a reply is stored: some clients send no ids of calls back."""
+    without_ids = [ToolCall(call.name, call.arguments) for call in calls]
+    return [digest_turn(before, keyed_calls, text) for keyed_calls in (calls, without_ids)]
+
+
 def drop_whitespace(text: str) -> str:
     """Remove white space, because clients trim it."""
     return "".join(text.split())

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import NamedTuple
 
 from vtc.apis import Request
 from vtc.events import Message, ToolCall
-from vtc.exchange.remembering.conversation import Conversation, DeliveredText, SentTurn, digest_turn
+from vtc.exchange.remembering.conversation import Conversation, digest_sent_turn, list_reply_keys
 from vtc.profiles.memory import Memory
 from vtc.profiles.schema import ConversationFields
 
@@ -44,13 +43,9 @@ class KeptConversation:
         *turns, coming = Conversation(request.messages, owner).turns
         self._before = coming.before
         last = next((turn for turn in reversed(turns) if turn.messages[0].role == "assistant"), None)
-        self._last = self._find(last) if last and last is not turns[-1] else None
-
-    def _find(self, turn: SentTurn) -> KeptReply | None:
-        calls = [call for message in turn.messages for call in message.calls]
-        text = "" if calls else "".join(message.text for message in turn.messages)
-        known = self._memory.get(digest_turn(turn.before, calls, DeliveredText(text).digest))
-        return known if isinstance(known, KeptReply) else None
+        is_followed = last is not None and last is not turns[-1]
+        known = self._memory.get(digest_sent_turn(last.before, last.messages)) if last and is_followed else None
+        self._last = known if isinstance(known, KeptReply) else None
 
     def record_id(self, reply_id: str) -> None:
         """Record the id of the reply to this request."""
@@ -80,14 +75,13 @@ class KeptConversation:
         """Select the messages that the server does not have."""
         if self._last is None:
             return messages
-        new = [*takewhile(lambda message: message.role != "assistant", reversed(messages))][::-1]
-        system = [message for message in messages if message.role == "system"] if self._fields.repeats_system else []
-        return [*system, *(message for message in new if message not in system)]
+        start = max((at + 1 for at, message in enumerate(messages) if message.role == "assistant"), default=0)
+        repeated = ("system",) if self._fields.repeats_system else ()
+        return [message for at, message in enumerate(messages) if at >= start or message.role in repeated]
 
     def store_reply(self, calls: Sequence[ToolCall], text: bytes) -> None:
         """Store the reply as its client received it; `text` is the digest of its text."""
         if self._reply_id:
-            without_ids = [ToolCall(call.name, call.arguments) for call in calls]
-            for keyed_calls in (calls, without_ids):
-                key = digest_turn(self._before, keyed_calls, text)
-                self._memory.store(key, KeptReply(self.id, self._reply_id), len(self.id) + len(self._reply_id))
+            reply = KeptReply(self.id, self._reply_id)
+            for key in list_reply_keys(self._before, calls, text):
+                self._memory.store(key, reply, sum(map(len, reply)))

@@ -22,6 +22,7 @@ from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 
 type MakePlan = Callable[[Mapping[str, Any]], PlannedExchange]
+"""Makes the plan of a request, given the quirks that its server revealed since it arrived."""
 
 
 class PlannedExchange(NamedTuple):
@@ -33,9 +34,6 @@ class PlannedExchange(NamedTuple):
     """Makes a new plan from quirks learned meanwhile; None if no rejection changes the plan."""
     kept: KeptConversation | None = None
     """The conversation, if the server keeps it."""
-
-
-"""Makes the plan of a request, given the quirks that its server revealed since it arrived."""
 
 
 class History:

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from vtc.apis import Request
 from vtc.apis.seals import SealKey
 from vtc.events import Message, Opaque, Thought, ToolCall
-from vtc.exchange.remembering.conversation import Conversation, DeliveredText, digest_turn, drop_whitespace
+from vtc.exchange.remembering.conversation import Conversation, digest_sent_turn, drop_whitespace, list_reply_keys
 from vtc.profiles.document import format_count
 from vtc.profiles.memory import Memory, digest_texts
 
@@ -213,9 +213,7 @@ class ReasoningStore:
 
     def _find_turn(self, before: bytes, turn: Sequence[Message]) -> Turn | None:
         """Look up the stored data of a turn."""
-        calls = [call for message in turn for call in message.calls]
-        text = "" if calls else "".join(message.text for message in turn)
-        known = self._memory.get(digest_turn(before, calls, DeliveredText(text).digest))
+        known = self._memory.get(digest_sent_turn(before, turn))
         return known if isinstance(known, Turn) else None
 
     def _restore_turn(self, request: Request, turn: Sequence[Message], known: Turn, add: AddReasoning) -> list[Message]:
@@ -243,10 +241,7 @@ class ReasoningStore:
         `text` is the digest of its text, which distinguishes replies without calls.
         """
         self._learned.thoughts = field or self._learned.thoughts
-        # Some clients send no ids back.
-        without_ids = [ToolCall(call.name, call.arguments) for call in calls]
-        for keyed_calls in (calls, without_ids):
-            key = digest_turn(self._conversation, keyed_calls, text)
+        for key in list_reply_keys(self._conversation, calls, text):
             known = self._memory.get(key)
             stored = turn if known in (None, turn) else _AMBIGUOUS
             self._memory.store(key, stored, 4 * turn.size)
