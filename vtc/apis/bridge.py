@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -259,10 +259,22 @@ class WireNames:
         return self._back.get(wire, wire)
 
 
-class BridgeDecoder(msgspec.Struct, eq=False):
-    """Decoder of a bridge: restores names of tools and the model, gives each call an id, and signs seals."""
+class WrappedDecoder(msgspec.Struct):
+    """Base of decoders that change what another decoder returns."""
 
     decoder: Decoder
+
+    def __copy__(self) -> Self:
+        return replace(self, decoder=copy.copy(self.decoder))
+
+    @property
+    def framing(self) -> Framing:
+        return self.decoder.framing
+
+
+class BridgeDecoder(WrappedDecoder, eq=False):
+    """Decoder of a bridge: restores names of tools and the model, gives each call an id, and signs seals."""
+
     names: WireNames
     model: str
     id: str
@@ -296,13 +308,6 @@ class BridgeDecoder(msgspec.Struct, eq=False):
     def record_reasoning(self, data: bytes, texts: Sequence[bytes]) -> None:
         if self.thought:
             self.thought = self.thought, "".join(decode_json(b'["%b"]' % b'","'.join(texts)))
-
-    def __copy__(self) -> BridgeDecoder:
-        return replace(self, decoder=copy.copy(self.decoder))
-
-    @property
-    def framing(self) -> Framing:
-        return self.decoder.framing
 
     def decode(self, frame: Frame) -> Decoded | None:
         decoded = self.decoder.decode(frame)
@@ -340,21 +345,13 @@ class BridgeDecoder(msgspec.Struct, eq=False):
         return replace(call, name=self.names.to_client(call.name) if call.name else "", id=id_)
 
 
-class ReplyIdReader(msgspec.Struct):
+class ReplyIdReader(WrappedDecoder):
     """Decoder that reads the id of a reply from the first frame that has one, and reports it."""
 
-    decoder: Decoder
     path: str
     """The dotted path of the id in a frame."""
     on_id: Callable[[str], None]
     found: bool = False
-
-    def __copy__(self) -> ReplyIdReader:
-        return replace(self, decoder=copy.copy(self.decoder))
-
-    @property
-    def framing(self) -> Framing:
-        return self.decoder.framing
 
     def decode(self, frame: Frame) -> Decoded | None:
         if not self.found and frame.data and isinstance(id_ := get_at(object_of(frame.data), self.path), str):
@@ -363,21 +360,13 @@ class ReplyIdReader(msgspec.Struct):
         return self.decoder.decode(frame)
 
 
-class RenamedModel(msgspec.Struct):
+class RenamedModel(WrappedDecoder):
     """Decoder of a server that gets another model name than the client sent: replaces the name in its frames."""
 
-    decoder: Decoder
     paths: Sequence[str]
     """The paths of the model's name (`BodyLayout.model_paths`)."""
     model: str
     """The client's name of the model."""
-
-    def __copy__(self) -> RenamedModel:
-        return replace(self, decoder=copy.copy(self.decoder))
-
-    @property
-    def framing(self) -> Framing:
-        return self.decoder.framing
 
     def decode(self, frame: Frame) -> Decoded | None:
         renamed = self._rename_model(frame)
@@ -396,22 +385,13 @@ class RenamedModel(msgspec.Struct):
         return Frame(self.framing.encode([value], frame)[0], encode_json(value)) if others and value else frame
 
 
-class RenamedTools:
+class RenamedTools(WrappedDecoder, eq=False):
     """Decoder of a server that gets other names of tools: restores the client's names."""
 
-    def __init__(self, decoder: Decoder, names: WireNames) -> None:
-        self._decoder = decoder
-        self._names = names
-
-    def __copy__(self) -> RenamedTools:
-        return RenamedTools(copy.copy(self._decoder), self._names)
-
-    @property
-    def framing(self) -> Framing:
-        return self._decoder.framing
+    names: WireNames
 
     def decode(self, frame: Frame) -> Decoded | None:
-        decoded = self._decoder.decode(frame)
+        decoded = self.decoder.decode(frame)
         if decoded is None or not any(isinstance(delta, CallDelta) and delta.name for delta in decoded.deltas):
             return decoded
         return replace(decoded, deltas=tuple(map(self._restore_tool_name, decoded.deltas)))
@@ -419,4 +399,4 @@ class RenamedTools:
     def _restore_tool_name(self, delta: Delta) -> Delta:
         if not isinstance(delta, CallDelta) or not delta.name:
             return delta
-        return replace(delta, name=self._names.to_client(delta.name))
+        return replace(delta, name=self.names.to_client(delta.name))
