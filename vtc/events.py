@@ -252,10 +252,6 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
         return datetime.fromtimestamp(self.created, UTC).isoformat().replace("+00:00", "Z")
 
 
-MAX_TOKENS = "max_tokens"
-"""The limit on the length of a reply, as chat completions name it; also the name of the step that lowers it."""
-
-
 class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
     """An API-independent request. Its messages carry `media` and `thought` instead of `source`."""
 

@@ -186,6 +186,22 @@ def list_types(
     return sorted(types, key=lambda pair: pair[0] == "string")
 
 
+def get_type(value: Any) -> str:
+    """Return the type of a JSON value, by its name in schemas."""
+    match value:
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "null" if value is None else "object"
+
+
 def as_list(value: Any) -> list[Any]:
     """Return a value that should be a list; an empty list if the client sent something else."""
     return value if isinstance(value, list) else []

@@ -13,11 +13,15 @@ import msgspec
 
 from vtc.apis.fields import get_at, split_items
 from vtc.apis.json_path import Edit, edit_at
-from vtc.events import MAX_TOKENS, Thought
+from vtc.events import Thought
 from vtc.json_text import encode_json
 
 UNSIGNED_CALL_SIGNATURE = "skip_thought_signature_validator"
 """The thought signature that Google documents for calls without one of its own: ai.google.dev, "Thought signatures"."""
+
+
+MAX_TOKENS = "max_tokens"
+"""The limit on the length of a reply, as chat completions name it; also the name of the step that lowers it."""
 
 
 class FullError(NamedTuple):

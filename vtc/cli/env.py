@@ -225,7 +225,7 @@ def env(
 
 
 def _find_only_model(asker: Asker, profiles: Profiles) -> str:
-    """Return the only model of a server; if there is none, report what the server answers, and return an empty name."""
+    """Return the only model of a server. If it has none or several, report that, and return an empty text."""
     try:
         names = list_models(asker, profiles)
     except click.ClickException as error:

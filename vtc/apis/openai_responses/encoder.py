@@ -770,10 +770,10 @@ class Encoder(FrameTracker):
         final |= {"id": self.id, "output": self._output, "usage": render_usage(self.usage or Usage())}
         if "output_text" in closing:
             final["output_text"] = self._output_text
-        response = self._drop_fields({**self.head, **closing, **final})
+        response = {**self.head, **closing, **final}
         if self.on_response:
             self.on_response(response)
-        yield {"type": f"response.{status}", "response": response}
+        yield {"type": f"response.{status}", "response": self._drop_fields(response)}
 
     def _render_failure(self, failure: Failure) -> Iterator[Json]:
         self.ended = True

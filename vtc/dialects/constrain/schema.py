@@ -84,7 +84,7 @@ class ValueBuilder:
         options = [
             option
             for option in list_options(schema)
-            if json_type_of(option) == kind or (kind, json_type_of(option)) == INTEGER_FITS_NUMBER
+            if json_schema.get_type(option) == kind or (kind, json_schema.get_type(option)) == INTEGER_FITS_NUMBER
         ]
         if options:
             return make_choice(*(node for option in options for node in self._list_literals(option)))
@@ -190,22 +190,6 @@ def list_options(schema: Schema) -> list[Any]:
     return listed or ([schema["const"]] if "const" in schema else [])
 
 
-def json_type_of(value: Any) -> str:
-    """Return the JSON type of a value."""
-    match value:
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "null" if value is None else "object"
-
-
 def describe_tag_value(
     schema: Any, root: Schema, form: Literal["json", "python", "repr"], values: ValueBuilder
 ) -> tuple[str, list[str], Node | None]:
@@ -272,7 +256,7 @@ class ParameterBuilder:
             kinds: list[str] = []
             if names_type:
                 resolved = json_schema.resolve_schema(schema, root)
-                kinds = [json_type_of(option) for option in list_options(resolved)]
+                kinds = [json_schema.get_type(option) for option in list_options(resolved)]
                 kinds = kinds or [kind for kind, _ in json_schema.list_types(resolved, root)]
             kinds = [*dict.fromkeys(kinds)] or ["null"]
             return make_choice(*(self._fill_slots(parts, Lit(dialect.escape_key(key)), kind, node) for kind in kinds))

@@ -44,7 +44,7 @@ class NamedTool:
         return tool or self.tools.get(tool_names.find_with_server(written, self.tools) or "")
 
     def find_named_tool(self, written: str) -> Tool | None:
-        """Find the tool that a name denotes, whatever the arguments are."""
+        """Find the tool that a complete name denotes, for any arguments."""
         return self.tools.get(tool_names.resolve(written, self.tools) or "")
 
     @property

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from vtc.exchange.asking.corrections import EVERY
 from vtc.exchange.asking.outline import MAX_KEYS_PER_NAME, MAX_NAMES_PER_ERROR, split_path
+from vtc.json_schema import get_type
 
 MAX_EXAMINED_ENTRIES = 500
 """Entries of a list that are examined if a path has no index."""
@@ -109,19 +110,9 @@ def _resolve(keys: Sequence[str], body: Any) -> _Resolved:
 
 
 def _name_kind(value: Any) -> str:
-    """Name the kind of a value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case int() | float():
-            return "number"
-        case list():
-            return "list"
-    return "object"
+    """Name the kind of a value, as `_TYPES` does."""
+    type_ = get_type(value)
+    return {"array": "list", "integer": "number"}.get(type_, type_)
 
 
 def _describe(value: Any, kind: str, path: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from vtc.events import MAX_TOKENS
+from vtc.apis.layout import MAX_TOKENS
 from vtc.exchange.asking.corrections import Correction, CorrectionKind
 from vtc.exchange.asking.rejection_rules import RejectionRule, select_rules
 from vtc.exchange.asking.server_error import ServerError

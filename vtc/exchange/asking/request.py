@@ -17,10 +17,11 @@ from vtc.apis.bridge import WireNames
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
 from vtc.apis.fields import get_at, put_at, split_raw_object
 from vtc.apis.json_path import drop_at, edit_fields
+from vtc.apis.layout import MAX_TOKENS
 from vtc.apis.seals import SEAL_PREFIX
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.writing.history import render_usage
-from vtc.events import MAX_TOKENS, CanonicalRequest, Failure, Message, Silence, Tool
+from vtc.events import CanonicalRequest, Failure, Message, Silence, Tool
 from vtc.exchange.asking.corrections import (
     Correction,
     CorrectionScope,
@@ -288,11 +289,12 @@ class RequestEncoder:
         )
         return self._server.writer.apply_changes(self._request, changes)
 
-    def _find_shared_fields(self) -> dict[str, Any]:
-        """Find the fields that the client's API shares with another, by their names in chat completions."""
-        paths = self._context.client.writer.SHARED_FIELDS
-        found = {name: get_at(self._request.fields, path) for name, path in paths.items()}
-        return {name: value for name, value in found.items() if value is not None}
+    def _list_shared_fields(self) -> Iterator[tuple[str, str, Any]]:
+        """List the fields that the client's API shares with another: the path, the server's (or empty), the value."""
+        accepted = self._server.writer.SHARED_FIELDS if self._plan.stack.server.shared_fields else {}
+        for name, path in self._context.client.writer.SHARED_FIELDS.items():
+            if (value := get_at(self._request.fields, path)) is not None:
+                yield path, accepted.get(name, ""), value
 
     @property
     def _set_fields(self) -> Mapping[str, Any]:
@@ -301,10 +303,8 @@ class RequestEncoder:
 
     def _translate(self, fields: Mapping[str, Any], ready: CanonicalRequest, drop: Sequence[str]) -> Mapping[str, Any]:
         """Complete the request in the fields of the server's API."""
-        if self._plan.stack.server.shared_fields:
-            paths = self._server.writer.SHARED_FIELDS
-            for name, value in self._find_shared_fields().items():
-                fields = put_at(fields, paths[name], value) if name in paths else fields
+        for _, path, value in self._list_shared_fields():
+            fields = put_at(fields, path, value) if path else fields
         kept = {key: value for key, value in {**fields, **self._constraint_fields(ready)}.items() if key not in drop}
         return edit_fields(kept, drop, self._set_fields)
 
@@ -317,9 +317,7 @@ class RequestEncoder:
         if bridge.list_strict_tools(self._request) & offered - strict:
             dropped.append("strict of tools")
         dropped += [places.get(name, (name,))[0] for name in ready.limits if name not in layout.limits]
-        shared = self._server.writer.SHARED_FIELDS if self._plan.stack.server.shared_fields else {}
-        own = self._context.client.writer.SHARED_FIELDS
-        dropped += [own[name] for name in self._find_shared_fields() if name not in shared]
+        dropped += [path for path, accepted, _ in self._list_shared_fields() if not accepted]
         if ready.answer and not ready.answer.schema and not layout.any_json:
             dropped.append("JSON without a schema")
         lines = [f"left out, because the server's API has no such field: {', '.join(dropped)}"] if dropped else []

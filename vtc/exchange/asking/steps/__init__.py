@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vtc.events import MAX_TOKENS, CanonicalRequest
+from vtc.apis.layout import MAX_TOKENS
+from vtc.events import CanonicalRequest
 from vtc.exchange.asking.steps.calls import (
     assign_ids,
     insert_after_results,

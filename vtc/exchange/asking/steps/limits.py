@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from vtc.events import MAX_TOKENS, CanonicalRequest, Message, ThinkingForm, Tool
+from vtc.apis.layout import MAX_TOKENS
+from vtc.events import CanonicalRequest, Message, ThinkingForm, Tool
 from vtc.exchange.asking.steps.messages import StepContext
 from vtc.json_text import encode_json
 

@@ -21,7 +21,7 @@ from vtc.apis.contract import Json
 from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER, COMPILED_PATTERNS
 from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps.messages import StepContext
-from vtc.json_schema import normalize_type, resolve_reference
+from vtc.json_schema import get_type, normalize_type, resolve_reference
 from vtc.json_text import encode_json
 from vtc.profiles.document import format_count
 
@@ -572,27 +572,12 @@ def _list_types(schema: Any) -> list[str]:
         choices = schema["enum"] if isinstance(schema.get("enum"), list) else []
         choices = choices or ([schema["const"]] if "const" in schema else [])
         signs = [kind for kind, keys in _IMPLIED_TYPES.items() if not schema.keys().isdisjoint(keys)][:1]
-        kinds = [*map(_get_type, choices)] or signs
+        kinds = ["number" if kind == "integer" else kind for kind in map(get_type, choices)] or signs
     return [*dict.fromkeys([*kinds, *(["null"] if kinds and schema.get("nullable") is True else [])])]
 
 
 _IMPLIED_TYPES = {"object": ("properties", "additionalProperties", "required"), "array": ("items", "prefixItems")}
 """Keywords that imply a type if none is declared."""
-
-
-def _get_type(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
 
 
 def _append_hints(schema: Json, hints: Json) -> dict[str, Any]:
