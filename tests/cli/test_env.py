@@ -168,6 +168,8 @@ async def test_server_is_asked_for_its_model_and_window(
     lab = await start(script)
     url = lab.proxy.url if through_vtc else lab.upstream.url
     result = await asyncio.to_thread(run_env, "claude", url, "--shell", "sh")
+    asked = [seen.path for seen in lab.upstream.seen]
+    assert len(asked) == len({*asked})  # each once, because several facts are in one answer
     assert f"export ANTHROPIC_MODEL={model}\n" in result.stdout
     assert "export CLAUDE_CODE_ATTRIBUTION_HEADER=0\n" in result.stdout
     line = f"export CLAUDE_CODE_AUTO_COMPACT_WINDOW={window}\n"

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from vtc.cli import common, config
 from vtc.cli.common import complete_names, profile_directories, split_upstream
-from vtc.cli.server_models import find_window, list_models
+from vtc.cli.server_models import OnceAsker, find_window, list_models
 from vtc.profiles.agents import AgentProfile, Phrase, Value, Variable
 from vtc.profiles.document import suggest_nearest
 from vtc.profiles.loader import Profiles
@@ -214,7 +214,9 @@ def env(
     key: Value = Variable(key_env) if key_env else PLACEHOLDER_KEY
     window = ""
     if server and not model:
-        asker = Asker(server + path, key=os.environ.get(key_env, "") if key_env else "", trust=settings.build_trust(()))
+        asker = OnceAsker(
+            server + path, key=os.environ.get(key_env, "") if key_env else "", trust=settings.build_trust(())
+        )
         model = _find_only_model(asker, profiles)
         window = find_window(asker, profiles, model) if model else ""
     if not model:

@@ -27,7 +27,7 @@ from vtc.cli import children, common, config, local_servers
 from vtc.cli.common import profile_directories, split_upstream
 from vtc.cli.env import PLACEHOLDER_KEY, AgentName, VariableName, find_agent
 from vtc.cli.flags import add_flags, set_option
-from vtc.cli.server_models import find_window, list_models
+from vtc.cli.server_models import OnceAsker, find_window, list_models
 from vtc.profiles.agents import AgentProfile, AgentSetup, join_phrase
 from vtc.profiles.document import join_words
 from vtc.proxy import launch as programs
@@ -109,7 +109,7 @@ def launch(
             f"name one: vtc launch {profile.name} URL"
         )
     # Step 2: choose the model, and the options of a VTC of this launch.
-    asker = Asker(server + path, key=key if key_env else "", trust=settings.build_trust(sets))
+    asker = OnceAsker(server + path, key=key if key_env else "", trust=settings.build_trust(sets))
     names = list_models(asker, profiles)  # also with --model, because it checks that the server answers
     chosen = model or _choose_model(names, profile, server + path)
     window = find_window(asker, profiles, chosen)

@@ -8,7 +8,24 @@ from vtc.cli.probing.server_facts import learn_server_facts
 from vtc.profiles.loader import Profiles
 from vtc.profiles.schema import API_NAMES
 from vtc.proxy.asking import findings
-from vtc.proxy.asking.asker import Asker
+from vtc.proxy.asking.asker import Asker, ServerAnswer
+from vtc.proxy.asking.question import ServerQuestion
+from vtc.proxy.trust import DEFAULT_TRUST, Trust
+
+
+class OnceAsker(Asker):
+    """Asker that sends each question once, because several facts are in the same list of models."""
+
+    def __init__(self, url: str, *, key: str = "", trust: Trust = DEFAULT_TRUST) -> None:
+        super().__init__(url, key=key, trust=trust)
+        self._answers: dict[tuple[str, bytes | None], ServerAnswer] = {}
+
+    def ask(self, question: ServerQuestion) -> ServerAnswer:
+        asked = question.path, question.body
+        if asked not in self._answers:
+            self._answers[asked] = super().ask(question)
+        return self._answers[asked]
+
 
 MIN_WINDOW_TOKENS = 16_000
 """Smallest context window in which an agent can work: its prompt alone takes some 10,000 tokens."""
