@@ -35,6 +35,7 @@ STARTED = [
     r"reverse proxy to \S+ listening at 127\.0\.0\.1:\d+\.",
     r"vtc: VTC \S+, mode rewrite: .*",
     r"vtc: base URL for clients .*",
+    r"vtc: signatures on reasoning use the secret [0-9a-f]{8} \(from mitmproxy's certificate authority\)",
 ]
 FOUND = [r"http://\S+ answers; it was not identified.*", r"it speaks openai-chat: .*", r"its models: demo-model"]
 ASKED = [f"vtc: {words}" for words in FOUND]

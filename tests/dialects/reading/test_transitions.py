@@ -60,7 +60,8 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     # Calls in code have no separate states.
     for syntax in {syntax for head in grammar.heads.values() if (syntax := head.syntax).dialect in OWN}:
         yield State.TAIL, grammar.scan_tail(syntax, "f")
-        yield State.AFTER, grammar.scan_after_call(syntax)
+        for is_unread in (False, True):
+            yield State.AFTER, grammar.scan_after_call(syntax, is_unread)
         yield State.UNDECIDED, grammar.scan_undecided(syntax)
         yield State.DAMAGED, grammar.scan_damaged(syntax, "f")
         yield State.SPILL, grammar.scan_closer(syntax, "f")
