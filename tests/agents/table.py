@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.agents.apis import Call
-from tests.agents.processes import npm_install, pip_install
+from tests.agents.processes import install_node, npm_install, pip_install
 from vtc.profiles import builtin_directory, load_profiles
 
 PATH = ["/usr/local/bin", "/usr/bin", "/bin"]
@@ -17,9 +17,14 @@ READS = {
     "continue": ("Read", "filepath"),
     "copilot": ("view", "path"),
     "gemini": ("read_file", "file_path"),
+    "gptme": ("shell", "command"),
+    "grok-cli": ("view_file", "path"),
+    "hermes": ("read_file", "path"),
     "kilo": ("read", "filePath"),
     "kimi": ("Read", "path"),
+    "nanobot": ("read_file", "path"),
     "opencode": ("read", "filePath"),
+    "openclaw": ("read", "path"),
     "openhands": ("terminal", "command"),
     "pi": ("read", "path"),
     "qwen": ("read_file", "file_path"),
@@ -34,6 +39,16 @@ SCRIPTS = {
 }
 """The script to run once after npm has installed a package."""
 QUIET = {"DISABLE_AUTOUPDATER": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "KILO_DISABLE_MODELS_FETCH": "1"}
+
+
+NODES = {"openclaw": "26.12.1"}
+"""The version of Node for agents that need a newer one than the others."""
+
+
+def build_path(name: str) -> str:
+    """Install an agent and a Node for it; return the search path of its run."""
+    folders = [install_agent(name), install_node(NODES[name]) if name in NODES else install_node()]
+    return ":".join([*(str(folder) for folder in folders if folder), *PATH])
 
 
 def install_agent(name: str) -> Path:

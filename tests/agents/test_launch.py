@@ -14,8 +14,8 @@ import pytest
 from tests.agents.apis import CHAT, MODEL, OLLAMA, Api
 from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import ScriptedModel
-from tests.agents.processes import node_22, run_agent
-from tests.agents.table import AGENTS, PATH, QUIET, call, install_agent
+from tests.agents.processes import run_agent
+from tests.agents.table import AGENTS, QUIET, build_path, call
 
 pytestmark = [pytest.mark.agents, pytest.mark.every]
 
@@ -26,12 +26,10 @@ def test_it_works_in_a_fresh_home(name: str, api: Api, project: Project, network
     agent, read = AGENTS[name], call(name, project.file)
     model = ScriptedModel("hermes" if isinstance(read.value, str) else "native", read, api=api)
     url = network.model(model)
-    folders = [str(folder) for folder in (install_agent(name), node_22()) if folder]
     own = {path: path.read_bytes() for path in settings(project.home)}
     command = [sys.executable, "-P", "-m", "vtc", "launch", name, url, "--"]
     command += [word.replace("{prompt}", PROMPT) for word in agent.headless]
-    path = ":".join([*folders, *PATH])
-    done = run_agent(command, project.directory, project.home, {**QUIET, "PATH": path})
+    done = run_agent(command, project.directory, project.home, {**QUIET, "PATH": build_path(name)})
     assert (done.returncode, project.word in done.stdout) == (0, True), done
     assert {request["model"] for request in model.requests} == {MODEL}
     assert {path: path.read_bytes() for path in own} == own

@@ -17,15 +17,15 @@ import pytest
 from tests.agents.apis import CHAT, GEMINI, MESSAGES, RESPONSES, Call, Reply
 from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import ScriptedModel
-from tests.agents.processes import node_22, run_agent
+from tests.agents.processes import run_agent
 from tests.agents.recordings import FOLDER, Json, load_recordings, mask_request, serialize_request
 from tests.agents.steps import model as steps
-from tests.agents.table import AGENTS, PATH, QUIET, call, install_agent
+from tests.agents.table import AGENTS, QUIET, build_path, call
 
 pytestmark = [pytest.mark.agents, pytest.mark.every]
 
 APIS = {"openai-chat": CHAT, "openai-responses": RESPONSES, "anthropic-messages": MESSAGES, "gemini-generate": GEMINI}
-WHOLE = {"openhands"}
+WHOLE = {"grok-cli", "openhands"}
 """Agents that do not stream."""
 RENEWED = bool(os.environ.get("VTC_RENEW_AGENTS"))
 
@@ -54,10 +54,9 @@ def test_agent_still_sends_the_recorded_request(name: str, project: Project, net
     agent = AGENTS[name]
     assert agent.tried
     model = model_of(agent.api, call(name, project.file), streams=name not in WHOLE)
-    folders = [str(folder) for folder in (install_agent(name), node_22()) if folder]
     command = [sys.executable, "-P", "-m", "vtc", "launch", name, network.model(model), "--api", agent.api, "--"]
     command += [word.replace("{prompt}", PROMPT) for word in agent.headless]
-    done = run_agent(command, project.directory, project.home, {**QUIET, "PATH": ":".join([*folders, *PATH])})
+    done = run_agent(command, project.directory, project.home, {**QUIET, "PATH": build_path(name)})
     assert project.word in done.stdout, done
     # Some finally request a title of the whole conversation, without tools.
     offering = (request for request in reversed(model.requests) if request.get("tools"))
