@@ -42,7 +42,7 @@ test-engines: setup ## hold structural tags against xgrammar, without the torch 
 
 test-templates: setup ## try conversations with the chat templates of real models
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m ensurepip >/dev/null
-	$(PYTHON) -m pytest -m templates -s tests/exchange/asking/test_real_templates.py
+	$(PYTHON) -m pytest -m templates -s tests/exchange/asking/test_real_templates.py tests/cli/templates
 
 fuzz: setup ## fuzz replies, requests and profiles for FUZZ_SECONDS (Linux only)
 	@$(PYTHON) -c 'import atheris' 2>/dev/null || { $(PYTHON) -m ensurepip >/dev/null && \

@@ -19,8 +19,9 @@ from tests.source_tree import find_nodes, parse_module
 BUDGETS: Mapping[str, int] = {
     "vtc": 6_900,
     "vtc/apis": 93_250,
-    "vtc/cli": 41_600,
+    "vtc/cli": 43_800,
     "vtc/demo": 2_250,
+    "vtc/deriving": 1_350,
     "vtc/dialects": 99_300,
     "vtc/exchange": 75_950,
     "vtc/guards": 12_600,

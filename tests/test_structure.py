@@ -38,6 +38,7 @@ RANKS = {
     "xml_helpers": 4,
     "vtc": 5,
     "profiles": 6,
+    "deriving": 7,
     "reporting": 7,
     "exchange": 8,
     "proxy": 9,

@@ -8,8 +8,8 @@ from threading import active_count
 import pytest
 
 from tests.cli.probing.test_command import TEMPLATE
-from vtc.cli.probing import template
-from vtc.cli.probing.template import MAX_RENDER_BYTES, TemplateFacts, inspect_template
+from vtc.cli.probing.template import TemplateFacts, inspect_template
+from vtc.cli.templates import rendering
 from vtc.profiles import builtin_directory, load_profiles
 from vtc.profiles.stack import UNKNOWN_MODEL
 from vtc.profiles.tool_protocol import list_dialects
@@ -55,12 +55,37 @@ QWEN_CODER = """\
 {% endif %}"""
 
 
+GENERATION = """\
+{{ raise_exception("no tools") if tools is none }}
+{%- for tool in tools %}{{ tool | tojson(indent=None, sort_keys=True) }}{% endfor %}
+{%- for message in messages %}<|im_start|>{{ message.role }}
+{% generation %}{{ message.content }}
+{%- for call in message.tool_calls or [] %}<tool_call>
+{{ call.function | tojson }}
+</tool_call>{% endfor %}{% endgeneration %}<|im_end|>
+{% endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+"""A template with the tag of Transformers, which fails without tools."""
+LIST_OF_CHANGES = "{% set seen = [] %}{% set _ = seen.append(1) %}" + GENERATION
+MINICPM = """\
+{{ tools | tojson if tools }}
+{%- for message in messages %}{{ message.role }}: {{ message.content }}
+{%- for call in message.tool_calls or [] %}<function name="{{ call.function.name }}">
+{%- for key, one in call.function.arguments | items %}<param name="{{ key }}">{{ one }}</param>{% endfor %}</function>
+{%- endfor %}
+{% endfor %}
+{%- if add_generation_prompt %}assistant: {% endif %}"""
+"""A template in whose dialect models of unknown name do not write."""
+
+
 DOUBLED = "{{% for _ in range(60) %}}{{% set ns.x = {} %}}{{% endfor %}}{{{{ ns.x | length }}}}"
 """A template that doubles a value sixty times, to 10^18 characters."""
 
 
 def inspect(source: str) -> TemplateFacts:
-    return inspect_template(source, list_dialects(PROFILES, UNKNOWN_MODEL), TAGS)
+    likely = list_dialects(PROFILES, UNKNOWN_MODEL)
+    return inspect_template(source, [likely, tuple(PROFILES.dialects.values())], TAGS)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +110,9 @@ def inspect(source: str) -> TemplateFacts:
         ),
         (QWEN_CODER, TemplateFacts(accepts_tools=True, dialect="qwen3-coder")),
         (PLAIN, TemplateFacts()),
+        (GENERATION, TemplateFacts(accepts_tools=True, dialect="hermes", rejects=())),
+        (LIST_OF_CHANGES, TemplateFacts(accepts_tools=True, dialect="hermes")),
+        (MINICPM, TemplateFacts(accepts_tools=True, dialect="minicpm")),
     ],
 )
 def test_tools_thinking_dialect_and_refusals_are_found(source: str, expected: TemplateFacts) -> None:
@@ -122,11 +150,11 @@ def test_rendering_stays_within_its_memory_limit() -> None:
     doubled = DOUBLED.format("ns.x ~ ns.x")
     for source in ("{{ '%999999999d' % 1 }}", f"{{% set ns = namespace(x='a') %}}{doubled}"):
         assert inspect(source).problem
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < MAX_RENDER_BYTES
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10 < rendering.MAX_RENDER_BYTES
 
 
 def test_an_endless_computation_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template, "RENDER_SECONDS", 1)
+    monkeypatch.setattr(rendering, "RENDER_SECONDS", 1)
     loops = "".join(f"{{% for a{depth} in range(1000) %}}" for depth in range(4)) + "{% endfor %}" * 4
     assert "too long" in inspect(loops).problem
 
@@ -135,5 +163,5 @@ def test_a_template_finds_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """The keys are removed because a template may escape its sandbox."""
     monkeypatch.setenv("MY_API_KEY", "abcdefgh")
     monkeypatch.setenv("MY_SETTING", "plain")
-    assert "MY_API_KEY" not in template.build_environment()
-    assert template.build_environment()["MY_SETTING"] == "plain"
+    assert "MY_API_KEY" not in rendering.build_environment()
+    assert rendering.build_environment()["MY_SETTING"] == "plain"

@@ -1,14 +1,9 @@
 """The chat templates of real models, with conversations that some of them reject: `make test-templates`.
 
-They are in a wheel of the package index, which is downloaded into a temporary folder; the repository contains none.
+They are in packages of the package index (`tests/real_templates.py`).
 """
 
 from __future__ import annotations
-
-import subprocess
-import sys
-import zipfile
-from pathlib import Path
 
 import jinja2
 import pytest
@@ -16,8 +11,8 @@ import pytest
 from tests.exchange.asking.applied_steps import list_roles
 from tests.exchange.asking.conversations import CONVERSATIONS, count_requests
 from tests.exchange.asking.templates import Contents, environment, goes_through_parts, template
+from tests.real_templates import AXOLOTL, load_templates
 
-WHEEL = "axolotl==0.19.0"
 FAMILIES = {
     *(
         "aya",
@@ -40,15 +35,9 @@ pytestmark = pytest.mark.templates
 
 
 @pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def sources() -> dict[str, str]:
     """Return the templates by name."""
-    folder = tmp_path_factory.mktemp("wheel")
-    load = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), WHEEL]
-    subprocess.run(load, check=True)
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        paths = [Path(name) for name in archive.namelist() if name.endswith(".jinja")]
-        return {path.stem: archive.read(path.as_posix()).decode() for path in paths}
+    return load_templates(AXOLOTL)
 
 
 DEVELOPER = {

@@ -156,8 +156,10 @@ class Probe:
         talk = Talk(self.asker, server, record.api, {"temperature": 0, "max_tokens": self.tokens}, record.quirks)
         tags = classification.list_reasoning_tags(profiles, record.base)
         if server.template:
+            # The dialects of the model's name come first, but a template is evidence for any dialect.
+            likely = list_dialects(profiles, record.base or UNKNOWN_MODEL)
             record.template_facts = template.inspect_template(
-                server.template, list_dialects(profiles, record.base or UNKNOWN_MODEL), tags
+                server.template, [likely, tuple(profiles.dialects.values())], tags
             )
         # Step 2: request one call with `tools`, as a client sends them.
         record.native = talk.ask(scenarios.SINGLE, self._plan_with_options(record, tools="native"), bare=True)

@@ -16,7 +16,10 @@ from contextlib import suppress
 from typing import Any
 
 from jinja2 import TemplateError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import Node
+from jinja2.parser import Parser
+from jinja2.sandbox import SandboxedEnvironment
 
 MAX_RENDERED_CHARS = 1 << 18
 """Maximum number of characters of a rendered conversation; rendering stops beyond it."""
@@ -30,8 +33,21 @@ class TemplateRefusal(Exception):
     """Raised when the template calls `raise_exception` or exceeds a limit."""
 
 
-class Environment(ImmutableSandboxedEnvironment):
-    """A sandbox that rejects powers, and multiplications by large factors."""
+class Generation(Extension):
+    """The tag of Transformers around the model's text, which changes nothing in a prompt."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> Node | list[Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+class Environment(SandboxedEnvironment):
+    """A sandbox that rejects powers, and multiplications by large factors.
+
+    Some templates change lists, which is harmless because each conversation is rendered from its own copy.
+    """
 
     intercepted_binops = frozenset(["*", "**"])
 
@@ -61,14 +77,22 @@ def render_template(source: str, fields: list[Mapping[str, Any]]) -> Iterator[Ma
 
 
 def _build_environment() -> Environment:
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
-    environment.filters["tojson"] = lambda value, **_: json.dumps(value, ensure_ascii=False)
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
+    environment.filters["tojson"] = _render_json
     environment.globals |= {
         "raise_exception": _raise_refusal,
         "strftime_now": lambda _: "2026-01-01",
         "range": lambda *of: range(*of)[:MAX_RANGE_LENGTH],
     }
     return environment
+
+
+def _render_json(
+    value: Any, indent: int | None = None, separators: Any = None, *, sort_keys: bool = False, **_: Any
+) -> str:
+    if isinstance(value, Iterator):  # a filter's result
+        value = [*value]
+    return json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _raise_refusal(message: object) -> None:

@@ -1,0 +1,6 @@
+"""Chat templates: find one in a file, render it in a separate process, and check a dialect with it."""
+
+from vtc.cli.templates.checking import CaseResult, check_file, check_replies, write_cases
+from vtc.cli.templates.rendering import RenderError
+
+__all__ = ["CaseResult", "RenderError", "check_file", "check_replies", "write_cases"]

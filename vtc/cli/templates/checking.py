@@ -1,0 +1,143 @@
+"""Check a dialect with a chat template: it must read the calls that the template writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from vtc.cli.templates.files import load_template
+from vtc.cli.templates.rendering import render_template
+from vtc.deriving import KnownCall, KnownReply, TemplateReplies, write_replies
+from vtc.dialects import Description, Reader, compile_grammar
+from vtc.events import Call, Tool, UnreadCall
+
+READ_FILE = Tool(
+    "read_file",
+    "Read a file.",
+    {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "The path."},
+            "limit": {"type": "integer", "description": "The number of lines."},
+        },
+        "required": ["path"],
+    },
+)
+WRITE_NOTE = Tool(
+    "write_note",
+    "Write a note.",
+    {
+        "type": "object",
+        "properties": {
+            "title": {"type": "string", "description": "The title."},
+            "body": {"type": "string", "description": "The text."},
+        },
+        "required": ["title", "body"],
+    },
+)
+SEARCH = Tool(
+    "search",
+    "Search notes.",
+    {
+        "type": "object",
+        "properties": {
+            "fresh": {"type": "boolean", "description": "Only new ones."},
+            "score": {"type": "number", "description": "The lowest score."},
+            "before": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "A date."},
+            "tags": {"type": "array", "items": {"type": "string"}, "description": "The tags."},
+            "where": {
+                "type": "object",
+                "properties": {"owner": {"type": "string"}, "size": {"type": "array", "items": {"type": "integer"}}},
+                "additionalProperties": {},
+                "description": "Further conditions.",
+            },
+        },
+        "required": [],
+    },
+)
+TOOLS = (READ_FILE, WRITE_NOTE, SEARCH)
+
+
+def _read(path: str, **more: Any) -> KnownCall:
+    return KnownCall("read_file", {"path": path, **more}, "qwcallxxx")
+
+
+def _write(title: str, body: str) -> KnownCall:
+    return KnownCall("write_note", {"title": title, "body": body}, "qwcallyyy")
+
+
+def _search(**arguments: Any) -> KnownCall:
+    return KnownCall("search", arguments, "qwcallzzz")
+
+
+CASES: Mapping[str, KnownReply] = {
+    "one call": KnownReply([_read("b c.txt")]),
+    "a number": KnownReply([_read("src/q.md", limit=3)]),
+    "line breaks": KnownReply([_write("My day", "line one\nline two")]),
+    "quotes and braces": KnownReply([_write('He said "no"', "x < y && {z: [1]}")]),
+    "markup": KnownReply([_write("</x>", "it's <b>bold</b>\n\n- item")]),
+    "code": KnownReply([_write("f.py", 'def f():\n    return {"a": 1}\n')]),
+    "two calls": KnownReply([_read("q.md", limit=3), _write("T", "1, 2")]),
+    "three calls": KnownReply([_read("a"), _read("b", limit=12), _search(fresh=True)]),
+    "no arguments": KnownReply([_search()]),
+    "boolean and number": KnownReply([_search(fresh=False, score=0.5)]),
+    "null": KnownReply([_search(before=None, fresh=True)]),
+    "list and object": KnownReply([_search(tags=["x y", "it's"], where={"owner": "me", "size": [1, 2]})]),
+    "text before": KnownReply([_read("c.py")], text="I look at the file."),
+}
+"""Replies with known calls, by what they have."""
+
+type CaseOutcome = Literal["exact", "text", "different", "not written"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """The result of one case: `text` if no call was read."""
+
+    name: str
+    outcome: CaseOutcome
+    text: str = ""
+    """The reply as the template writes it."""
+    expected: Sequence[str] = ()
+    found: Sequence[str] = ()
+    reason: str = ""
+    """The reason why a call was not read, or why the template does not write the reply."""
+
+
+def check_file(path: Path, dialects: Sequence[Description]) -> list[CaseResult]:
+    """Check dialects with the chat template in a file. Raises `RenderError` or `click.ClickException`."""
+    return check_replies(write_cases(load_template(path)), dialects)
+
+
+def write_cases(source: str) -> TemplateReplies:
+    """Write the replies of all cases with a template. Raises `RenderError`."""
+    return write_replies(partial(render_template, source), TOOLS, CASES)
+
+
+def check_replies(written: TemplateReplies, dialects: Sequence[Description]) -> list[CaseResult]:
+    """Read the replies that a template wrote, and compare their calls."""
+    return [*_check_replies(written, dialects)]
+
+
+def _check_replies(written: TemplateReplies, dialects: Sequence[Description]) -> Iterator[CaseResult]:
+    grammar = compile_grammar(tuple(dialects))
+    for name, reply in CASES.items():
+        if name in written.problems:
+            yield CaseResult(name, "not written", reason=written.problems[name])
+            continue
+        text = written.texts[name]
+        events = Reader(grammar, {tool.name: tool for tool in TOOLS}).read_whole(text)
+        found = [f"{event.call.name} {_sort(event.call.arguments)}" for event in events if isinstance(event, Call)]
+        expected = [f"{call.name} {_sort(json.dumps(call.arguments))}" for call in reply.calls]
+        reason = next((event.reason for event in events if isinstance(event, UnreadCall)), "")
+        outcome: CaseOutcome = "exact" if found == expected else "different" if found else "text"
+        yield CaseResult(name, outcome, text, expected, found, reason)
+
+
+def _sort(arguments: str) -> str:
+    """Serialize arguments in the order of their keys."""
+    return json.dumps(json.loads(arguments), ensure_ascii=False, sort_keys=True)
