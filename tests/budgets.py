@@ -23,10 +23,10 @@ BUDGETS: Mapping[str, int] = {
     "vtc/demo": 2_250,
     "vtc/deriving": 1_350,
     "vtc/dialects": 99_300,
-    "vtc/exchange": 75_950,
+    "vtc/exchange": 76_250,
     "vtc/guards": 12_600,
-    "vtc/profiles": 19_100,
-    "vtc/proxy": 35_650,
+    "vtc/profiles": 19_550,
+    "vtc/proxy": 36_350,
     "vtc/reporting": 12_800,
     "vtc/wire": 3_400,
 }

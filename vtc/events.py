@@ -245,6 +245,9 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum length of a reply in tokens; 0 if unknown."""
     abilities: Mapping[str, bool] = {}
     """Support for `tools`, `thinking` and `vision`, as far as the server reports it."""
+    real_names: tuple[str, ...] = ()
+    """The names of the model behind this one, the most reliable first, with `name` in its place; empty if the server
+    states no other one."""
 
     @property
     def date(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.apis import chat, messages
@@ -80,7 +81,7 @@ def test_a_body_that_is_no_request_is_not_counted() -> None:
     "case", plain((CASES / "apis" / "model_lists.yaml").read_text("utf-8")), ids=lambda case: case["server"]
 )
 def test_server_lists_capabilities_of_a_model(case: dict[str, Any]) -> None:
-    body, model = json.dumps(case["body"]).encode(), ListedModel(**case["model"])
+    body, model = json.dumps(case["body"]).encode(), msgspec.convert(case["model"], ListedModel)
     assert read_models(body) == [model]
     assert find_model(body, "models/M") == model
 

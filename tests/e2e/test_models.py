@@ -73,7 +73,7 @@ def models_asked(lab: Lab) -> list[str]:
     return [
         (match[1] if match else seen.json.get("model", ""))
         for seen, match in zip(lab.upstream.seen, named, strict=True)
-        if seen.method == "POST" and seen.body != b"{}"
+        if seen.method == "POST" and seen.body != b"{}" and seen.path != "/api/show"
     ]
 
 

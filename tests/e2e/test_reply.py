@@ -313,9 +313,11 @@ async def test_a_very_long_call_is_released_as_text(start: Start) -> None:
 
 
 def list_log_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return VTC's log lines on exchanges at level INFO; warnings about a slow machine are excluded."""
+    """Return VTC's log lines on exchanges at level INFO; those on models, and warnings about a slow machine, are
+    excluded."""
     ours = [record for record in caplog.records if record.name.startswith("vtc.") and "startup" not in record.name]
-    return [record.getMessage() for record in ours if record.levelno == logging.INFO]
+    lines = [record.getMessage() for record in ours if record.levelno == logging.INFO]
+    return [line for line in lines if not line.startswith("vtc: model ")]
 
 
 async def test_report_of_a_rewritten_exchange(start: Start, caplog: pytest.LogCaptureFixture) -> None:

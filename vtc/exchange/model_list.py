@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,18 @@ class ModelPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     lists: tuple[str, ...]
     name: tuple[str, ...]
+    behind: tuple[str, ...]
+    family: tuple[str, ...]
     created: tuple[str, ...]
     window: tuple[str, ...]
     longest: tuple[str, ...]
     abilities: Mapping[str, tuple[str, ...]]
 
 
+MAX_REAL_NAMES = 8
+MAX_NAME_CHARS = 200
+_HUB_FOLDER = "models--"
+"""Prefix of a model's folder in the cache of Hugging Face: `models--Qwen--Qwen3-8B`."""
 _PREFIX = "models/"
 """Prefix of names in Gemini's lists, and of its paths."""
 
@@ -60,6 +67,15 @@ def read_models(body: bytes) -> list[ListedModel] | None:
 def list_model_names(body: bytes) -> list[str]:
     """Return the names in a server's list of its models; empty if it is no such list."""
     return [model.name for model in read_models(body) or ()]
+
+
+def collect_real_names(models: Iterable[ListedModel]) -> dict[str, tuple[str, ...]]:
+    """Map models to the names of the models behind them; the parent of an adapter may be such an alias, too."""
+    names = {plain_model(model.name): model.real_names for model in models if model.real_names}
+    return {
+        alias: tuple(dict.fromkeys(chain.from_iterable(names.get(plain_model(name), (name,)) for name in real_names)))
+        for alias, real_names in names.items()
+    }
 
 
 def find_model(body: bytes, name: str) -> ListedModel | None:
@@ -98,6 +114,25 @@ def _find_names(entry: Mapping[str, Any]) -> Iterator[str]:
     return (value for value in _find_values(entry, _load_paths().name) if isinstance(value, str) and value)
 
 
+def _list_real_names(name: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """List the names of the model behind a name, and the name itself; empty if the server states no other one."""
+    behind, family = (
+        [_strip_folders(value) for value in _find_values(entry, paths) if isinstance(value, str) and value]
+        for paths in (_load_paths().behind, _load_paths().family)
+    )
+    names = tuple(dict.fromkeys([*behind[:MAX_REAL_NAMES], name, *family[:MAX_REAL_NAMES]]))
+    return names if len(names) > 1 else ()
+
+
+def _strip_folders(name: str) -> str:
+    """Return the name of a model in the path of its files: folders may be named after anything."""
+    parts = name[-MAX_NAME_CHARS:].replace("\\", "/").rstrip("/").split("/")
+    for part in parts:
+        if part.startswith(_HUB_FOLDER):
+            return part.removeprefix(_HUB_FOLDER).replace("--", "/", 1)
+    return "/".join(parts if len(parts) == 2 else parts[-1:]).replace(" ", "-")
+
+
 def _read_entry(name: str, entry: Mapping[str, Any]) -> ListedModel:
     abilities = {ability: _has_ability(entry, paths) for ability, paths in _load_paths().abilities.items()}
     return ListedModel(
@@ -105,6 +140,7 @@ def _read_entry(name: str, entry: Mapping[str, Any]) -> ListedModel:
         created=next(filter(None, map(_read_seconds, _find_values(entry, _load_paths().created))), 0),
         window=_find_number(entry, _load_paths().window),
         max_reply_tokens=_find_number(entry, _load_paths().longest),
+        real_names=_list_real_names(name, entry),
         abilities={ability: able for ability, able in abilities.items() if able is not None},
     )
 

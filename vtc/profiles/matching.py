@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from vtc.profiles.identity import credentials_of
 from vtc.profiles.loader import Source
+from vtc.profiles.memory import digest_texts
 from vtc.profiles.schema import Match, names_hosts
 from vtc.scrub import collect_secrets
 
@@ -38,12 +39,19 @@ class Facts:
     """The request's JSON."""
     time: int = 0
     """Time of arrival, in seconds since 1970."""
+    real_names: tuple[str, ...] = ()
+    """The names of the model behind `model`, the most reliable first, from a list of models that passed by."""
 
     @property
     def whose(self) -> tuple[str, ...]:
         """Identify one server as one client sees it: observations about one client's replies never apply to
         another's."""
         return (self.host, str(self.port), self.path, self.user_agent, *self.credentials)
+
+    @property
+    def model_key(self) -> bytes:
+        """Return the key of what one client was told by one server about the model, at any path."""
+        return digest_texts(self.host, str(self.port), self.user_agent, *self.credentials, plain_model(self.model))
 
     @cached_property
     def credentials(self) -> tuple[str, ...]:

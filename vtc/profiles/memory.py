@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from vtc.dialects.bounded_cache import BoundedCache
 
@@ -42,6 +42,8 @@ MAX_RESPONSE_BYTES = 32 << 20
 """Bytes of stored responses."""
 MAX_KEPT_REPLY_BYTES = 1 << 20
 """Bytes of ids of replies that servers keep."""
+MAX_REAL_NAME_BYTES = 1 << 18
+"""Bytes of names of models behind aliases."""
 MAX_HELD_BYTES = 1 << 20
 """Bytes of quirks that apply to single conversations."""
 
@@ -194,11 +196,22 @@ class Memory:
         """Responses of bridges, by client and id (`exchange.remembering.responses`)."""
         self.kept_replies = BoundedCache(MAX_KEPT_REPLY_BYTES)
         """Ids of replies that servers keep, by turn (`exchange.remembering.kept_conversation`)."""
+        self.real_names = BoundedCache(MAX_REAL_NAME_BYTES)
+        """Names of the models behind aliases, in the lists that a client received (`Facts.model_key`)."""
         self.held = BoundedCache(MAX_HELD_BYTES)
         """Quirks of single conversations (`HeldQuirks`)."""
         self.clock = clock
         self.prompts = BoundedCache(MAX_PROMPT_BYTES)
         """The last prompts that were sent, by client, server and model (`exchange.remembering.last_prompts`)."""
+
+    def store_real_names(self, key: bytes, names: tuple[str, ...]) -> None:
+        """Store the names of the model behind an alias; none if it is no alias any more."""
+        if names or self.real_names.size:
+            self.real_names.store(key, names, sum(map(len, names)))
+
+    def get_real_names(self, key: Callable[[], bytes]) -> tuple[str, ...]:
+        """Return the stored names of the model behind an alias; `key` is called only if there are any."""
+        return cast(tuple[str, ...], self.real_names.get(key()) or ()) if self.real_names.size else ()
 
     def get_learned(self, *of: str) -> Learned:
         """Return the behaviour for a key; empty for a new key. Only the key's digest is stored."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -129,6 +130,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The model to request from the server if it differs from the client's."""
     stand_in: StandIn = msgspec.field(default_factory=StandIn)
     """The model to request if the server rejects the requested name."""
+
+    @property
+    def model_line(self) -> str:
+        """State which profile the model has and why, and what happens to its malformed calls."""
+        repairs = "are repaired" if self.reading.lenient else "stay text"
+        return f"{next(islice(self.why, 1, None), 'its profile is unknown')}; its malformed calls {repairs}"
 
     def request_lines(self) -> list[str]:
         """List the changes that people would not see otherwise: withheld tools and fields that are set."""

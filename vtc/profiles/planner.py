@@ -6,6 +6,7 @@ import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as dataclass_replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -44,23 +45,40 @@ CHOSEN_KINDS = ("client", "model", "server")
 class Planner:
     """Plans exchanges; replaced when profiles or settings change. Raises `UnknownName`."""
 
-    def __init__(self, profiles: Profiles, settings: Settings, listed: Sequence[str] = ()) -> None:
-        """Check that the profiles named by the settings exist. `listed` are the server's models, if known."""
+    def __init__(
+        self,
+        profiles: Profiles,
+        settings: Settings,
+        listed: Sequence[str] = (),
+        real_names: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> None:
+        """Check that the profiles named by the settings exist.
+
+        `listed` are the server's models, if known, and `real_names` the names of the models behind its aliases.
+        """
         self.profiles = profiles
         self.settings = settings
+        self._real_names = real_names
         self._listed = {plain_model(name): name for name in listed}
         for kind in (*CHOSEN_KINDS, "dialect"):
             name, known = getattr(settings, kind), getattr(profiles, f"{kind}s")
             if name and name not in known:
                 raise UnknownName(kind, name, tuple(known))
 
-    def with_settings(self, given: Mapping[str, Any], listed: Sequence[str] = ()) -> Planner:
+    def with_settings(
+        self,
+        given: Mapping[str, Any],
+        listed: Sequence[str] = (),
+        real_names: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> Planner:
         """Make a planner with more settings, as plain data; the changed settings of this planner have priority.
 
         Raises ValueError.
         """
         settings = msgspec.convert({**given, **self.settings.list_changed()}, Settings)
-        return self if settings == self.settings and not listed else Planner(self.profiles, settings, listed)
+        if settings == self.settings and not (listed or real_names):
+            return self
+        return Planner(self.profiles, settings, listed, real_names)
 
     def plan(
         self, facts: Facts, request: RequestFacts, memory: Memory | None = None, taught: Mapping[str, Any] | None = None
@@ -72,6 +90,8 @@ class Planner:
         # Step 1: Choose the model on the server, and the profiles.
         server_model, stand_in = self._find_model(facts, memory, taught or {})
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
+        if memory and (real_names := memory.get_real_names(lambda: facts.model_key)):
+            facts = dataclass_replace(facts, real_names=real_names)
         quirks = memory.get_quirks(*facts.whose, facts.model) if memory else Quirks()
         learned = merge_learned(quirks.list_known(), taught or {})
         seen = memory.get_learned(*facts.whose, facts.model, "thoughts") if memory else Learned()
@@ -241,10 +261,28 @@ class Planner:
     def _choose(self, kind: str, facts: Facts) -> ProfileChoice[Any]:
         """Choose the profile of a kind: the one that the user's setting names, else the best match."""
         profiles, forced = getattr(self.profiles, f"{kind}s"), getattr(self.settings, kind)
+        if not forced and kind == "model":
+            return self._choose_model(facts)
         if not forced:
             return choose_best(profiles, facts, self.profiles.sources)
         also = ", or recognised by `vtc run`" if kind == "server" else ""
         return ProfileChoice(profiles[forced], (f"{kind} {forced}: named by the option vtc_{kind}{also}",))
+
+    def _choose_model(self, facts: Facts) -> ProfileChoice[ModelProfile]:
+        """Choose the profile of the model by the names of the model behind an alias.
+
+        A profile of the user for the requested name has priority.
+        """
+        models, sources = self.profiles.models, self.profiles.sources
+        asked = choose_best(models, facts, sources)
+        if asked.profile and not sources["model", asked.profile.name].builtin:
+            return asked
+        for name in facts.real_names or self._real_names.get(plain_model(facts.model), ()):
+            choice = choose_best(models, dataclass_replace(facts, model=name), sources)
+            if choice.profile:
+                note = "" if name == facts.model else f"; the server has it behind {facts.model[:80]!r}"
+                return dataclass_replace(choice, why=(f"{choice.why[0]}{note}", *choice.why[1:]))
+        return asked
 
 
 def _find_withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:

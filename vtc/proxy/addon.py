@@ -236,6 +236,8 @@ class VirtualToolCalling:
         if hash(why) != self._last_plan_hash:  # a log record costs mitmproxy more time than the request costs VTC
             self._last_plan_hash = hash(why)
             logger.debug("vtc: %s", "; ".join(why))
+        if ctx.options.vtc_mode == "rewrite":
+            self._event_log.write_model(flow, session.report, session.plan.model_line)
         # Step 5: Answer the request without the server, or change it.
         if ctx.options.vtc_mode == "rewrite":
             if answer := session.answer():
@@ -249,7 +251,7 @@ class VirtualToolCalling:
 
     def _handle_other_request(self, flow: http.HTTPFlow, planner: Planner) -> None:
         """Answer or forward a side question; report a path that VTC does not read, or block it under a policy."""
-        if self._side_questions.answer_or_forward(flow, planner):
+        if self._side_questions.answer_or_forward(flow, planner, self.memory):
             return
         if unread := flows.find_unread_path(flow):
             self.report_unprocessed(flow, unread.why)

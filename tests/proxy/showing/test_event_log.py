@@ -52,7 +52,9 @@ LINE = "vtc: read, anthropic-messages -> openai-chat, +{} changes of the request
 
 def test_changes_are_written_once_for_a_model_and_later_counted(caplog: pytest.LogCaptureFixture) -> None:
     session = Session(caplog)
-    first, line = session.lines(1)
+    of_model, first, line = session.lines(1)
+    assert of_model.startswith("vtc: model m at address:22: the model is not known by name")
+    assert of_model.endswith("; its malformed calls are repaired")
     assert line.startswith(LINE.format(2, "m"))
     assert first.startswith(COUNTED.format("m"))
     assert "1 list of text parts joined into one text" in first
@@ -64,9 +66,9 @@ def test_changes_are_written_once_for_a_model_and_later_counted(caplog: pytest.L
         news
         == f"{COUNTED.format('m')}left out, because the server's API has no such field: context_management, container"
     )
-    assert len(session.lines(1, model="another")) == 2
+    assert len(session.lines(1, model="another")) == 3
 
 
 def test_changes_that_are_named_in_a_line_are_not_written_twice(caplog: pytest.LogCaptureFixture) -> None:
-    (line,) = Session(caplog).lines(1, context_management=None)
+    _, line = Session(caplog).lines(1, context_management=None)
     assert ", 1 list of text parts joined into one text - " in line

@@ -103,7 +103,10 @@ class Discovery:
             settings = server.findings.settings
             if settings.get("server") not in planner.profiles.servers:  # the user may have edited the profiles
                 settings.pop("server", None)
-            server.planners = planner, planner.with_settings(settings, server.findings.models)
+            server.planners = (
+                planner,
+                planner.with_settings(settings, server.findings.models, server.findings.real_names),
+            )
         return server.planners[1]
 
     def explain_failure(self, flow: http.HTTPFlow, why: str) -> str:

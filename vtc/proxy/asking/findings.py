@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from vtc.apis import APIS, find_api
-from vtc.exchange.model_list import list_model_names
+from vtc.events import ListedModel
+from vtc.exchange.model_list import collect_real_names, find_model, list_model_names, read_models
+from vtc.json_text import encode_json
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, choose_best, plain_model
 from vtc.profiles.planner import Planner
@@ -56,6 +59,8 @@ class ServerIdentity(NamedTuple):
     """True if it answered, or does not need a probe."""
     models: tuple[str, ...] = ()
     """The models that it lists."""
+    real_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The names of the models behind aliases (`collect_real_names`)."""
     is_hosted: bool = False
     """True for a hosted API with a known host name."""
     has_model_list: bool = False
@@ -96,15 +101,16 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
     if not answer.ok:
         problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}, so it was not identified"
         return ServerIdentity(None, problem)
-    models = tuple(list_model_names(answer.body))
+    listed = read_models(answer.body) or []
+    models, real_names = tuple(model.name for model in listed), collect_real_names(listed)
     owner = find_by_owner(answer.json, profiles)
     if server := owner or named:
         line = f"{upstream} is {server.description or server.name}"
-        return ServerIdentity(
-            server.name, line, models=models, has_model_list=True, is_identified_by_list=owner is not None
-        )
-    line = f"{upstream} answers; it was not identified, which most servers do not need (--server names it)"
-    return ServerIdentity(None, line, models=models, has_model_list=True)
+        identity = ServerIdentity(server.name, line, is_identified_by_list=owner is not None)
+    else:
+        line = f"{upstream} answers; it was not identified, which most servers do not need (--server names it)"
+        identity = ServerIdentity(None, line)
+    return identity._replace(models=models, real_names=real_names, has_model_list=True)
 
 
 def find_by_owner(listed: Any, profiles: Profiles) -> ServerProfile | None:
@@ -146,6 +152,28 @@ def list_models(asker: Asker, apis: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
+MODEL_PATHS = {"llama.cpp": ("/props",), "sglang": ("/model_info", "/get_model_info")}
+"""The paths at which servers of one model describe it, by the names of their profiles."""
+MAX_DESCRIBED_MODELS = 16
+
+
+def ask_real_names(asker: Asker, server: str, apis: Sequence[str], models: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Ask a server for the names of the models behind those that it lists, if it has descriptions of models."""
+    # Step 1: Collect the questions, each with the model that it is about.
+    questions = [(models[0], ServerQuestion(path)) for path in MODEL_PATHS.get(server, ()) if len(models) == 1]
+    if path := next((api.place.shows for name in apis if (api := find_api(name)) and api.place.shows), ""):
+        questions = [(name, ServerQuestion(path, encode_json({"model": name}))) for name in models]
+    # Step 2: Ask them, until the server fails to answer.
+    described: list[ListedModel] = []
+    for name, question in questions[:MAX_DESCRIBED_MODELS]:
+        answer = asker.ask(question)
+        if answer.error:
+            break
+        if answer.ok and (model := find_model(answer.body, name)):
+            described.append(model)
+    return collect_real_names(described)
+
+
 MAX_LISTED_MODELS = 5
 """Maximum number of models that are listed by name."""
 
@@ -176,6 +204,8 @@ class ServerFindings(NamedTuple):
     apis: tuple[str, ...] | None = None
     """The APIs that it speaks; None if they were not probed, empty if the probes did not distinguish them."""
     models: tuple[str, ...] = ()
+    real_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The names of the models behind aliases (`collect_real_names`)."""
     lines: tuple[str, ...] = ()
     """The findings as text, for the user."""
     is_available: bool = True
@@ -224,10 +254,14 @@ def collect_findings(asker: Asker, planner: Planner) -> ServerFindings:
         lines.append(format_translation(apis))
     models = identity.models or list_models(asker, settings.upstream_api or apis or ())
     lines.append(format_models(models, planner.default_model))
+    described = ask_real_names(
+        asker, settings.server or identity.server or "", settings.upstream_api or apis or (), models
+    )
     return ServerFindings(
         identity.server,
         apis,
         models,
+        {**identity.real_names, **described},
         tuple(filter(None, lines)),
         has_model_list=identity.has_model_list,
         is_identified_by_list=identity.is_identified_by_list,

@@ -6,6 +6,7 @@ If the model server cannot be reached, the client gets an error in the form of i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -18,11 +19,13 @@ from msgspec.structs import replace as replace_fields
 from vtc.apis import Api, BadRequest, find_api, side_questions
 from vtc.apis.side_questions import SideQuestion
 from vtc.events import Failure, ListedModel
-from vtc.exchange.model_list import find_model, read_models, strip_prefix
+from vtc.exchange.model_list import collect_real_names, find_model, read_models, strip_prefix
 from vtc.json_text import encode_json
 from vtc.profiles.matching import Facts
+from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows, trust
+from vtc.proxy.asking.asker import MAX_ANSWER_BYTES
 from vtc.proxy.asking.findings import format_wrong_scheme
 from vtc.proxy.asking.question import ServerQuestion
 from vtc.proxy.asking.target import translate_headers
@@ -83,14 +86,19 @@ class SideQuestions:
     def __init__(self) -> None:
         self._pending: WeakKeyDictionary[http.HTTPFlow, AnswerRenderer] = WeakKeyDictionary()
         """The questions that were sent to the server, with the renderers of their answers."""
+        self._learners: WeakKeyDictionary[http.HTTPFlow, Callable[[bytes], None]] = WeakKeyDictionary()
+        """The questions about models, with functions that learn from the server's answers."""
 
-    def answer_or_forward(self, flow: http.HTTPFlow, planner: Planner) -> bool:
-        """Answer a side question or forward it in the server's API.
+    def answer_or_forward(self, flow: http.HTTPFlow, planner: Planner, memory: Memory | None) -> bool:
+        """Answer a side question or forward it in the server's API; learn from an answer about models.
 
         Return False if the request is no side question, or the server can answer it unchanged.
         """
         request, facts = flow.request, flows.read_facts(flow)
         side_question = side_questions.find_side_question(request.method, request.path, facts.headers)
+        if side_question and memory and side_question.kind in ("models", "model"):
+            asked = side_question.model or side_questions.find_model(request.raw_content or b"")
+            self._learners[flow] = partial(_learn_real_names, memory, facts, asked)
         if side_question is None or ctx.options.vtc_mode != "rewrite" or planner.has_api(facts, side_question.client):
             return False
         try:
@@ -132,14 +140,24 @@ class SideQuestions:
         self._pending[flow] = partial(_render_models, about, int(flow.request.timestamp_start))
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """Translate the server's models or token count to the client's API."""
-        render, response = self._pending.pop(flow, None), flow.response
+        """Learn from the server's answer, and translate its models or token count to the client's API."""
+        learn, render, response = self._learners.pop(flow, None), self._pending.pop(flow, None), flow.response
+        if learn and response and response.status_code == 200:
+            with suppress(ValueError):
+                learn(bodies.decode_body(response, MAX_ANSWER_BYTES) or b"")
         if render is None or response is None:
             return
         status, body = render(response.status_code, response.get_content(strict=False) or b"")
         if response.status_code != status:
             response.status_code, response.reason = status, status_codes.RESPONSES.get(status, "")
         bodies.replace_reply_body(response, body, "application/json")
+
+
+def _learn_real_names(memory: Memory, facts: Facts, asked: str, body: bytes) -> None:
+    """Store the names of the models behind aliases, from a list of models or the description of one."""
+    described = find_model(body, asked) if asked else None
+    for name, names in collect_real_names([described] if described else read_models(body) or ()).items():
+        memory.store_real_names(replace(facts, model=name).model_key, names)
 
 
 def _list_apis(planner: Planner, facts: Facts) -> list[Api]:
