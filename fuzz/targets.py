@@ -28,6 +28,7 @@ from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import PlannedExchange, Session
 from vtc.profiles import Facts, Plan, Planner, ProfileError, Settings, builtin_directory, load_profiles
+from vtc.profiles.reasoning_plan import COMMON_TAGS
 from vtc.reporting.report import Report
 from vtc.wire import EventReader
 
@@ -121,7 +122,7 @@ def check_reply(open_session: Callable[[], Session], text: str, size: int, finis
     rewritten = other.whole.rewrite(completion)
     whole = chat.read(rewritten)
     assert not other.report.failures, other.report.failures
-    if not whole.reasoning and streamed.reasoning and streamed.content.strip().startswith(streamed.reasoning.strip()):
+    if not whole.reasoning and streamed.reasoning and streamed.reasoning.strip() in streamed.content:
         # If a stream took text for reasoning, it sends it again as text at the end of the reply or before a call.
         streamed = replace(streamed, reasoning="")
     is_comparable = _is_comparable(report, other, text)
@@ -129,7 +130,7 @@ def check_reply(open_session: Callable[[], Session], text: str, size: int, finis
         streamed, whole = (replace(read, content=_AROUND_TAGS.sub(r"\1", read.content)) for read in (streamed, whole))
     assert not is_comparable or streamed == whole, "streamed and whole replies differ"
     assert all(isinstance(arguments, dict) for _, arguments in streamed.calls)
-    if not report.calls and _is_other_text_kept(exchange):
+    if not report.calls and _is_other_text_kept(exchange, text):
         repaired = finish == "stop" and exchange.plan.reading.lenient
         assert is_text_preserved([text], streamed.content, repaired=repaired), "no call was read, but the text differs"
         assert not is_comparable or rewritten == completion or streamed.content != text, (
@@ -169,9 +170,11 @@ def is_text_preserved(texts: Sequence[str], output: str, *, repaired: bool = Tru
     return any(is_text_preserved(others, rest, repaired=repaired) for rest in chain.from_iterable(rests))
 
 
-def _is_other_text_kept(exchange: Session) -> bool:
-    """Return True if only calls are removed from the text."""
-    return exchange.plan.reading.thinking.to == "keep" and not exchange.plan.reading.markers
+def _is_other_text_kept(exchange: Session, *texts: str) -> bool:
+    """Return True if only calls are removed from these texts."""
+    plan = exchange.plan.reading
+    opened = any(opener in text for text in texts for opener, _ in COMMON_TAGS)
+    return not plan.markers and (plan.thinking.to == "keep" or (plan.thinking.to == "opened" and not opened))
 
 
 def fuzz_stream(data: bytes) -> None:
@@ -184,8 +187,9 @@ def fuzz_stream(data: bytes) -> None:
     out = feed_stream(exchange, split_bytes(body, PIECE_SIZES[how & 7]))
     other = open_session(choice, text_client=text_client)
     assert out == feed_stream(other, split_bytes(body, 1 << 20)), "chunk boundaries change the output"
-    if not exchange.report.calls and _is_other_text_kept(exchange):
-        received, sent = _read_choice_texts(body), _read_choice_texts(out)
+    received = _read_choice_texts(body)
+    if not exchange.report.calls and _is_other_text_kept(exchange, *chain.from_iterable(received.values())):
+        sent = _read_choice_texts(out)
         if received.keys() != sent.keys():  # a single choice is always sent as choice 0
             received, sent = _read_choice_texts(body, merged=True), _read_choice_texts(out, merged=True)
         for index in received | sent:
@@ -267,7 +271,7 @@ def check_messages(open_session: Callable[[], Session], texts: Sequence[str], si
     is_comparable = not reveals_reasoning_late(other, *texts)
     if is_comparable and all(text.strip() for text in texts):  # the strict client rejects blank text
         assert anthropic.read(out) == anthropic.read(rewritten), "streamed and whole replies differ"
-    if is_comparable and not exchange.report.calls and _is_other_text_kept(exchange):
+    if is_comparable and not exchange.report.calls and _is_other_text_kept(exchange, *texts):
         sent_texts = [block["text"] for block in json.loads(rewritten)["content"] if block["type"] == "text"]
         lenient = exchange.plan.reading.lenient
         assert is_text_preserved(texts, "".join(sent_texts), repaired=lenient), "no call was read, but the text differs"
@@ -377,7 +381,7 @@ def check_responses(open_session: Callable[[], Session], texts: Sequence[str], s
     assert not is_comparable or _list_contents(streamed) == _list_contents(openai_responses.read(rewritten)), (
         "streamed and whole replies differ"
     )
-    if not exchange.report.calls and _is_other_text_kept(exchange):
+    if not exchange.report.calls and _is_other_text_kept(exchange, *texts):
         lenient = exchange.plan.reading.lenient
         assert is_text_preserved(texts, streamed.content, repaired=lenient), "no call was read, but the text differs"
         assert not is_comparable or rewritten == whole or streamed.content != "".join(texts), (
@@ -420,7 +424,7 @@ def _check_stream_and_whole(
     assert not other.report.failures, other.report.failures
     is_comparable = _is_comparable(exchange.report, other, text)
     assert not is_comparable or read(out) == read_whole(rewritten), "streamed and whole replies differ"
-    if not exchange.report.calls and _is_other_text_kept(exchange):
+    if not exchange.report.calls and _is_other_text_kept(exchange, text):
         content, repaired = read(out).content, complete and exchange.plan.reading.lenient
         assert is_text_preserved([text], content, repaired=repaired), "no call was read, but the text differs"
         assert not is_comparable or rewritten == whole or content != text, "no call was read, but the bytes differ"

@@ -23,7 +23,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/demo": 2_250,
     "vtc/deriving": 1_350,
     "vtc/dialects": 99_300,
-    "vtc/exchange": 76_250,
+    "vtc/exchange": 76_450,
     "vtc/guards": 12_600,
     "vtc/profiles": 19_550,
     "vtc/proxy": 36_350,

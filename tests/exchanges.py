@@ -77,7 +77,8 @@ def reveals_reasoning_late(whole: Session, *texts: str) -> bool:
     """Return True if a stream of this reply sends reasoning as text, because a tag shows it too late.
 
     This is the case if a closing tag shows that the reply began inside the reasoning, or if the reasoning begins in the
-    middle of the text. A whole reply is parsed with the tag, so the results of the two differ.
+    middle of the text. A whole reply is parsed with the tag, so the results of the two differ. They also differ if a
+    tag of an unknown model is never closed: a stream has sent the text after it as reasoning.
     """
     plan, think = whole.plan.reading, whole.plan.reading.thinking
     options = ReaderOptions(begins=think.begins(whole=True), think=think.to)
@@ -88,7 +89,8 @@ def reveals_reasoning_late(whole: Session, *texts: str) -> bool:
         events += reader.pause()
     kinds = [type(event) for event in events]
     follows_text = Reasoning in kinds and Text in kinds[: kinds.index(Reasoning)]
-    return think.may_show and (reader.began_inside is True or follows_text)
+    never_closed = think.to == "opened" and Reasoning in kinds and reader.began_inside is None
+    return think.may_show and (reader.began_inside is True or follows_text or never_closed)
 
 
 def feed_stream(stream: Stream, *pieces: bytes) -> bytes:

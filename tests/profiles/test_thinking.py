@@ -142,10 +142,10 @@ def test_observation_of_one_client_does_not_apply_to_others(other: dict[str, Any
     assert not find_thinking(**{**mine, **other}).begins_inside
 
 
-def test_a_model_without_a_profile_keeps_its_tags_and_a_text_client_those_it_prompts_for() -> None:
+def test_a_model_without_a_profile_may_open_reasoning_and_a_text_client_keeps_the_tags_it_prompts_for() -> None:
     facts = Facts(host="one", model="m")
     unknown = plan_reasoning(None, SERVER, facts, None, text_client=False)
-    assert (unknown.tags, unknown.to, unknown.begins_inside) == (COMMON_TAGS, "keep", False)
+    assert (unknown.tags, unknown.to, unknown.begins_inside) == (COMMON_TAGS, "opened", False)
     assert plan_reasoning(None, SERVER, facts, None, text_client=True) == Thinking((), "keep")
     model = ModelProfile(name="mine", match=Match(), reasoning=ReasoningTags(open="<a>", close="</a>"))
     assert plan_reasoning(model, SERVER, facts, None, text_client=False).tags == (("<a>", "</a>"), *COMMON_TAGS)

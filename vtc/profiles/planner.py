@@ -20,7 +20,7 @@ from vtc.profiles.matching import Facts, ProfileChoice, choose_best, is_glob, li
 from vtc.profiles.memory import HeldQuirks, KnownQuirks, Learned, Memory, Quirks, merge_learned
 from vtc.profiles.plan import Plan, ReadingPlan, StandIn, Thinking, ToolProtocol
 from vtc.profiles.reasoning_plan import find_reasoning_field, plan_reasoning
-from vtc.profiles.recognition import has_reasoning_reply, recognize_model
+from vtc.profiles.recognition import recognize_model
 from vtc.profiles.reply_constraint import plan_constraint
 from vtc.profiles.schema import Marks, ModelProfile, ServerProfile
 from vtc.profiles.settings import Settings
@@ -115,7 +115,6 @@ class Planner:
             memory,
             asked=request.generation.thinks,
             text_client=as_text,
-            shown=stack.known_model is None and has_reasoning_reply(request.messages),
         )
         plan = Plan(
             stack=stack,

@@ -8,9 +8,8 @@ that received them, and only if enough of them agree.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from vtc.apis.bridge import REASONING_FIELDS, ReasoningField
+from vtc.dialects.reading.context import ReasoningTarget
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Learned, Memory
 from vtc.profiles.plan import Thinking
@@ -28,20 +27,19 @@ def plan_reasoning(
     *,
     asked: bool | None = None,
     text_client: bool = False,
-    shown: bool = False,
 ) -> Thinking:
     """Decide how the reasoning of a reply is read; `model` is None if it is not known.
 
     `asked` is the request's switch for thinking: true, false, or None without one.
 
-    An unknown model keeps its tags in the text, unless its replies have `shown` that they surround reasoning; but calls
+    An unknown model reasons between tags if its reply begins with them; elsewhere they stay in the text, but calls
     between them never count. If the prompt is not known to open the tag, a whole reply shows whether it did, and the
     observation applies to the next stream.
     """
     others = () if text_client else COMMON_TAGS  # such clients parse tags that they prompt for themselves
     own = model.reasoning if model else None
     tags = tuple(dict.fromkeys([*((own.open, end) for end in (own.close, *own.ends)), *others])) if own else others
-    to: Literal["reasoning_content", "keep", "drop"] = own.to if own else "reasoning_content" if shown else "keep"
+    to: ReasoningTarget = own.to if own else "opened" if model is None and others else "keep"
     prefilled = own is not None and (own.prefilled is True or (own.prefilled == "asked" and bool(asked)))
     never = model is not None and own is None
     if asked is False or never or not tags or (server.parts_reasoning and not prefilled):

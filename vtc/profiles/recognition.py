@@ -1,4 +1,4 @@
-"""Recognize an unknown model by its replies: by the marks of a known model, and by tags around reasoning."""
+"""Recognize an unknown model by the marks of a known model in its replies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from vtc.events import Message
 from vtc.profiles.memory import Learned
-from vtc.profiles.reasoning_plan import COMMON_TAGS
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.stack import UNKNOWN_MODEL
 
@@ -17,21 +16,12 @@ _BEGINNING = 80
 """Characters of a reply that may contain its first mark."""
 
 
-def _list_beginnings(messages: Iterable[Message]) -> Iterator[tuple[str, str]]:
-    """Yield the beginning and the first text of each past reply of a conversation."""
+def _list_beginnings(messages: Iterable[Message]) -> Iterator[str]:
+    """Yield the beginning of each past reply of a conversation."""
     for message in messages:
         texts = [part for part in message.content if type(part) is str] if message.role == "assistant" else ()
         if texts and texts[0]:
-            yield texts[0][:_BEGINNING].lstrip(), texts[0]
-
-
-def has_reasoning_reply(messages: Iterable[Message]) -> bool:
-    """Return True if a past reply began with one of the common reasoning tags, and closed it."""
-    return any(
-        begins.startswith(opened) and closed in text
-        for begins, text in _list_beginnings(messages)
-        for opened, closed in COMMON_TAGS
-    )
+            yield texts[0][:_BEGINNING].lstrip()
 
 
 def recognize_model(
@@ -42,7 +32,7 @@ def recognize_model(
     called = (model for model, shown_by in marks if learned.dialect in shown_by.dialects)
     begun = (
         model
-        for begins, _ in _list_beginnings(messages)
+        for begins in _list_beginnings(messages)
         for model, shown_by in marks
         if shown_by.begins and begins.startswith(shown_by.begins)
     )

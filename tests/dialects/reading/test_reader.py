@@ -106,7 +106,7 @@ options = st.fixed_dictionaries(
         "lenient": st.booleans(),
         "unknown_tools": st.sampled_from(["text", "allow", "drop"]),
         "max_call_bytes": st.sampled_from([40, 100, 200, 1 << 20]),
-        "think": st.sampled_from(["reasoning_content", "keep", "drop"]),
+        "think": st.sampled_from(["reasoning_content", "opened", "keep", "drop"]),
         "begins": st.sampled_from(["text", "reasoning", "unknown"]),
         "complete": st.booleans(),
     }
@@ -251,7 +251,7 @@ SPELLED = {
         f"{wrapper}<function{between}{name}"
         for wrapper in ("", "<tool_call>", "<function_invocation>", "<zyphra_tool_call>")
         for between in ("=", "", 'name="')
-        for name in ("bash", "a.b")
+        for name in ("bash", "a.bc")  # a name may contain spaces
     ],
     "invoke": [f'{wrapper}<invoke name="{name}' for wrapper in ("<function_calls>", "<tool_calls>") for name in "bx"],
     "bare-json": [f'{{"name":"{name}","arguments":' for name in ("alice", "bath")]

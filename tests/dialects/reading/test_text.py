@@ -98,14 +98,14 @@ def test_a_marker_is_taken_out() -> None:
 # A whole reply that may begin in reasoning
 
 
-@pytest.mark.parametrize("think", ["reasoning_content", "keep", "drop"])
+@pytest.mark.parametrize("think", ["reasoning_content", "opened", "keep", "drop"])
 @pytest.mark.parametrize("thoughts", ["I could", f"I could\n{CALL}\n", f"{CALL}", f"I could {CALL} or <bash> "])
 def test_a_lone_closing_tag_shows_that_a_whole_reply_began_in_reasoning(thoughts: str, think: Any) -> None:
     events = read(f"{thoughts}</think>\n\nHello\n{CALL}", begins="either", think=think)
     assert calls(events) == 1
     assert raw(events) == f"{thoughts}</think>\n\nHello\n{CALL}"
     assert join_raw(events, Reasoning) == (thoughts if think == "reasoning_content" else "")
-    assert join_raw(events) == (f"{thoughts}</think>\n\nHello" if think == "keep" else "Hello")
+    assert join_raw(events) == (f"{thoughts}</think>\n\nHello" if think in ("opened", "keep") else "Hello")
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_possible_reasoning_is_not_emitted_before_its_end() -> None:
     assert (join_raw(events), calls(events)) == ("Hello.", 1)
 
 
-@pytest.mark.parametrize("think", ["reasoning_content", "keep", "drop"])
+@pytest.mark.parametrize("think", ["reasoning_content", "opened", "keep", "drop"])
 def test_call_at_the_end_of_such_reasoning_counts_if_the_reply_has_no_other_text(think: Any) -> None:
     for text in (f"{CALL}</think>", f"So {CALL}\n{CALL}\n</think>\n"):
         events = read(text, begins="either", think=think)

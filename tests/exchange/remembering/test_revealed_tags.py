@@ -52,10 +52,10 @@ def test_the_marks_of_a_reply_are_read_once_a_call_or_a_reply_bore_them(
 
 
 @CLIENT
-def test_text_between_tags_is_reasoning_from_the_next_reply_on(client: str) -> None:
+def test_text_between_tags_at_the_beginning_is_reasoning_from_the_first_reply_on(client: str) -> None:
     talk = Talk(client)
     talk.ask(*make_question(client, "Hello"))
-    assert reply_in_pieces(talk, f"{TAGGED}Hello.").text == f"{TAGGED}Hello."
+    assert reply_in_pieces(talk, f"{TAGGED}Hello.").text == "Hello."
     talk.ask(*make_question(client, "And?"))
     end = reply_in_pieces(talk, f"{TAGGED}That is all.")
     assert end.text == "That is all."

@@ -55,7 +55,7 @@ def test_tags_around_calls_of_upstream_are_no_speech(before: str, after: str, ex
 
 @pytest.mark.parametrize(
     ("content", "expected"),
-    [("<tool_call>", ""), ("Hi.", "Hi."), (TEXT, ""), (OTHER, OTHER), ("<think>hm</think>Hi.", "<think>hm</think>Hi.")],
+    [("<tool_call>", ""), ("Hi.", "Hi."), (TEXT, ""), (OTHER, OTHER), ("<think>hm</think>Hi.", "Hi.")],
 )
 def test_whole_replies_have_the_same_result(content: str, expected: str) -> None:
     message = {"role": "assistant", "content": content, "tool_calls": [CALL]}

@@ -251,7 +251,6 @@ NO_CALLS = {
     "a call in a line of code": "So:\n\n    x = {indented}\n\nDone.",
     "a call in a quoted line": "> For example {quoted}\n\nDone.",
     "a call in a code block": "So:\n```\n{call}\n```\nDone.",
-    "a call in thoughts": "<think>\nI might write\n{call}\n</think>\nDone.",
 }
 
 
@@ -270,6 +269,47 @@ def test_text_without_a_call_is_sent_unchanged(text: str, api: str, dialect: str
             quoted=call.replace("\n", "\n> "),
         ),
     )
+    assert (reply.calls, reply.content) == ([], text)
+
+
+@every_family
+@every_api
+def test_a_call_in_the_reasoning_of_an_unknown_model_stays_in_it(api: str, dialect: str) -> None:
+    call = write_samples(dialect, READ)
+    reply = read_every_way(api, f"<think>\nI might write\n{call}\n</think>\nDone.")
+    assert (reply.calls, reply.content) == ([], "Done.")
+    assert reply.reasoning in ("", f"\nI might write\n{call}\n")  # a Messages client must ask for it
+
+
+OPENED = {
+    "closed": ("<think>\nhm\n</think>\nHi.", [], "Hi."),
+    "closed before a call": ("<think>\nhm\n</think>\n{call}", [READ], ""),
+    "a call at its end": ("<think>\nhm\n{call}\n</think>", [READ], ""),
+    "two blocks": ("<think>a</think>\n<think>b</think>Hi", [], "Hi"),
+    "a quoted closing tag": ("<think>a `</think>` b</think>Hi", [], "Hi"),
+    "only mentioned": ("<think> is a tag.", [], "<think> is a tag."),
+    "after text": ("I say <think>a</think> b", [], "I say <think>a</think> b"),
+    "never closed": ("<think>\nhm\n{call}\nso.", [], "<think>\nhm\n{call}\nso."),
+    "never closed, a call at its end": ("<think>\nhm\n{call}", [READ], ""),
+}
+
+
+@every_api
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("text", "calls", "content"), OPENED.values(), ids=OPENED)
+def test_opened_reasoning_of_an_unknown_model_is_reasoning_if_it_is_closed_or_ends_with_a_call(
+    text: str, calls: list[tuple[str, dict[str, str]]], content: str, way: str, api: str
+) -> None:
+    call = write_samples("hermes", READ)
+    reply = read_text_reply(api, text.format(call=call), way)
+    assert (reply.calls, reply.content) == (calls, content.format(call=call))
+
+
+@every_api
+@pytest.mark.parametrize("way", WAYS)
+def test_opened_reasoning_that_the_length_cuts_off_is_text(way: str, api: str) -> None:
+    text = f"<think>\nhm\n{write_samples('hermes', READ)}"
+    reply = read_text_reply(api, text, way, cut=True)
     assert (reply.calls, reply.content) == ([], text)
 
 

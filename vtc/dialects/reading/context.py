@@ -386,8 +386,10 @@ def extract_from_reasoning(calls: Iterable[Call]) -> list[Call]:
     return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in calls]
 
 
-type ReasoningTarget = Literal["reasoning_content", "keep", "drop"]
-"""The destination of reasoning: the reasoning field of the client's API, the text (with its tags), or nothing."""
+type ReasoningTarget = Literal["reasoning_content", "opened", "keep", "drop"]
+"""The destination of reasoning: the reasoning field of the client's API, the text (with its tags), or nothing.
+
+`opened`: the field if the reply begins with an opening tag, as that of an unknown model may; otherwise the text."""
 type Begins = Literal["text", "reasoning", "unknown", "either"]
 """The state in which a reply begins.
 

@@ -25,9 +25,16 @@ from vtc.events import Event, Markup, Reasoning, Text, UnreadCall
 
 REASONING_EVENTS: dict[str, type[Reasoning | Text | Markup]] = {
     "reasoning_content": Reasoning,
+    "opened": Text,
     "keep": Text,
     "drop": Markup,
 }
+"""Events of reasoning by its target, for reasoning without an opening tag."""
+
+
+def choose_reasoning_event(context: Context, *, opened: bool) -> type[Reasoning | Text | Markup]:
+    """Return the kind of event for reasoning; `opened` is True if the reply begins with its opening tag."""
+    return REASONING_EVENTS["reasoning_content" if opened and context.think == "opened" else context.think]
 
 
 class InText(TextHandler):
@@ -65,9 +72,11 @@ class InText(TextHandler):
         if token[0].strip() not in context.grammar.reasoning.closing_tags:
             is_open = context.beginning.began_inside is None and not context.beginning.undecided
             return self.begin_text() or (Verdict.UNKNOWN if is_open else Verdict.ENDS)
+        # The closing tag is the proof if the model is not known to reason, unless earlier replies began inside.
+        if context.think != "opened" or context.beginning.begins == "reasoning":
+            context.beginning.record_began_inside(began_inside=False)
         context.beginning.mark_as_text()
-        context.beginning.record_began_inside(began_inside=False)
-        consume_tag(context, token)
+        consume_tag(context, token, opened=True)
         return None, True
 
     def close_empty_reasoning(self, token: TokenMatch) -> None:
@@ -146,7 +155,7 @@ class InReasoning:
         self._opened = opened
         self._quoted_end = ""
         """The closing tag of an opening tag inside the reasoning; the next closer does not end the reasoning then."""
-        self._kind = REASONING_EVENTS[context.think]
+        self._kind = choose_reasoning_event(context, opened=opened)
 
     def scan(self) -> Scan:
         reasoning = self.context.grammar.reasoning
@@ -190,9 +199,9 @@ class InReasoning:
         if token[0] == quoted_end:
             self.context.cursor.seek = token.end()
             return Verdict.CONTENT
-        self.context.beginning.record_began_inside(began_inside=True)
+        self.context.beginning.record_began_inside(began_inside=not self._opened)
         self.emit_reasoning(token.start())
-        consume_tag(self.context, token)
+        consume_tag(self.context, token, opened=self._opened)
         return None
 
 
@@ -208,14 +217,14 @@ def _split_at_opener(text: str, closing_tag: str, closing_tags: Mapping[str, str
     return text.partition(opener) if opener else ("", "", text)
 
 
-def consume_tag(context: Context, token: TokenMatch) -> None:
+def consume_tag(context: Context, token: TokenMatch, *, opened: bool = False) -> None:
     """Consume a reasoning tag with the text before it, and emit it as `emit_tag` does."""
-    emit_tag(context, context.cursor.consume(token.end()))
+    emit_tag(context, context.cursor.consume(token.end()), opened=opened)
 
 
-def emit_tag(context: Context, text: str) -> None:
+def emit_tag(context: Context, text: str, *, opened: bool = False) -> None:
     """Emit a reasoning tag: as text if reasoning is kept in the text, otherwise as markup, like a call."""
-    if context.think == "keep":
+    if choose_reasoning_event(context, opened=opened) is Text:
         context.output.emit(Text(text))
         context.output.keep_whitespace()
     else:

@@ -218,8 +218,9 @@ class ReplyFactory:
         reads = bool(self._plan.reading.dialects and self._tools)
         dialects = self._plan.reading.dialects
         in_pieces = plan.in_pieces and not whole and bool(self._client.in_pieces or plan.protocol.client_text)
-        guessed = think.begins_inside and not whole
-        kept = guessed and think.to == "keep"
+        begins = think.begins(whole=whole)
+        kept = begins == "reasoning" and think.to in ("keep", "opened")
+        opened = think.to == "opened" and not kept
 
         def beside_calls(begins: Begins) -> tuple[Reader, LeftoverMarkup]:
             return self.make_reader(begins, dialects=()), LeftoverMarkup(dialects, self.make_reader())
@@ -230,10 +231,9 @@ class ReplyFactory:
             guards = build_chain(policies, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
         text = TextReading(make_name_reader(dialects, self.make_reader), hear)
         if reads:
-            reader = self.make_reader(think.begins(whole=whole), incremental=in_pieces)
-            thoughts = ReasoningCalls(
-                self.make_reader(), Guess() if guessed and not kept else None, think.may_show, kept
-            )
+            reader = self.make_reader(begins, incremental=in_pieces)
+            guess = Guess(opened, whole) if opened or (begins == "reasoning" and not kept) else None
+            thoughts = ReasoningCalls(self.make_reader(), guess, think.may_show, kept)
             text = TextReading(text.read_name, hear, reader, thoughts, think.learned, beside_calls)
         return ReplyPipeline(
             plan,

@@ -126,7 +126,10 @@ class ReplyPipeline:
             reading.hear(text)
         events: list[Event] = reading.reader.feed(text) if reading.reader else [Text(text)]
         thoughts = reading.reasoning
-        if reading.leftovers or (thoughts and (thoughts.kept or thoughts.guess)):
+        guess = thoughts.guess if thoughts else None
+        if thoughts and guess and guess.opened and not guess.text and events and type(events[0]) is Text:
+            thoughts.guess = guess = None  # the reply does not begin with an opening tag
+        if reading.leftovers or (thoughts and (thoughts.kept or guess)):
             events = reading.read_more(text, events)
             thoughts = None
         if not self._reads_text:

@@ -122,6 +122,10 @@ class Guess:
     call, and its markup belongs neither into the reasoning nor into the text.
     """
 
+    opened: bool = False
+    """True if the reply begins with an opening tag, which is text if the guess is wrong."""
+    whole: bool = False
+    """True for a whole reply, of which nothing is sent before the guess is settled."""
     kind: type[Reasoning | Markup | Text] = Reasoning
     """Its assumed kind: reasoning, or the markup or text that replaces it."""
     sent: list[Event] = field(default_factory=list)
@@ -132,11 +136,13 @@ class Guess:
     """Its whole text, in pieces."""
     _sent_characters: int = 0
 
-    def take(self, part: Event, events: Iterable[Event]) -> list[Event]:
-        """Process the next part, given its `events` as text; return the events to send now."""
+    def take(self, part: Event, thoughts: ReasoningCalls) -> list[Event]:
+        """Process the next part, which `thoughts` parse as text; return the events to send now."""
         self.kind = Markup if isinstance(part, Markup) else Reasoning
+        self.buffered += thoughts.feed(part.raw) if self.text or not self.opened else [Text(part.raw)]
         self.text.append(part.raw)
-        self.buffered += events
+        if self.whole:
+            return []
         now = [*takewhile(lambda event: not isinstance(event, Call), self.buffered)]
         del self.buffered[: len(now)]
         # Nested reasoning has separate tags and is not repeated as text.
@@ -148,6 +154,11 @@ class Guess:
     def rest(self) -> str:
         """Return the text that was not sent."""
         return "".join(self.text)[self._sent_characters :]
+
+    def confirm(self) -> list[Event]:
+        """Return the part that was not sent, as the assumed kind."""
+        tag = self.text[0] if self.opened and not self._sent_characters else ""
+        return [*_make_events(Markup, tag), *_make_events(self.kind, self.rest[len(tag) :])]
 
 
 @dataclass(slots=True)
@@ -231,8 +242,8 @@ class TextReading:
         if thoughts.guess and events:
             guess = thoughts.guess
             if self._is_guessed:
-                return [out for event in events for out in guess.take(event, thoughts.feed(event.raw))]
-            said, thoughts.guess = [*_make_events(guess.kind, guess.rest), *events], None
+                return [out for event in events for out in guess.take(event, thoughts)]
+            said, thoughts.guess = [*(guess.confirm() if guess.text else ()), *events], None
         for event in events:
             if isinstance(event, Reasoning):
                 thoughts.feed(event.raw)
@@ -312,19 +323,26 @@ class TextReading:
     def end_reasoning(self, *, spoke: bool, complete: bool) -> list[Event]:
         """End the reasoning; return the calls in it, for a reply without other calls or text (`spoke`).
 
-        A reply that was assumed to begin inside its reasoning, and never ended it, is text. In a reply that is not
-        `complete` nothing is a call, because the model may still have been reasoning.
+        A reply that was assumed to begin inside its reasoning, and never ended it, is text; but a call at the end
+        confirms the opening tag of an unknown model. In a reply that is not `complete` nothing is a call, because the
+        model may still have been reasoning.
         """
         thoughts = self.reasoning
         if thoughts is None or self.reader is None:
             return []
         if thoughts.guess and self._is_guessed:
             guess, thoughts.guess = thoughts.guess, None
+            if guess.opened and complete:
+                thoughts.finish(complete=True)
+                calls = thoughts.list_final_calls(in_reasoning=True)
+                if any(isinstance(call, Call) for call in calls):
+                    return [*guess.confirm(), *calls]
+                return [*self._repeat_as_text(guess.sent), *_make_events(Text, guess.rest), *calls]
             if complete:
                 return [*self._repeat_as_text(guess.sent), *guess.buffered, *thoughts.finish(complete=True)]
             if thoughts.learned:
                 return [*self._repeat_as_text(guess.sent), *_make_events(Text, guess.rest)]
-            return _make_events(guess.kind, guess.rest)
+            return guess.confirm()
         if spoke and not thoughts.kept:
             return []
         thoughts.finish(complete=complete)
