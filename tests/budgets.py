@@ -25,7 +25,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/dialects": 99_300,
     "vtc/exchange": 76_450,
     "vtc/guards": 12_600,
-    "vtc/profiles": 19_550,
+    "vtc/profiles": 19_600,
     "vtc/proxy": 36_350,
     "vtc/reporting": 12_800,
     "vtc/wire": 3_400,

@@ -81,7 +81,7 @@ def test_two_of_one_name_in_one_directory(tmp_path: Path) -> None:
         ("kind: client\nname: x\nmatch:\n", "3: match: must be a mapping, not null"),
         ("kind: client\nname: x\nmatch: {}\ndialekt: tag\n", "4: dialekt: unknown key; known here are call_gap, "
          "deliver, description, dialect, extra_calls, final_call, guards, kind, known_parameters, known_tools, match, "
-         "max_calls, name, priority, tool_protocol and tool_sections "
+         "max_calls, name, priority, response, tool_protocol and tool_sections "
          "(did you mean 'dialect'?)"),
         ("kind: client\nname: x\nmatch:\n  modle: a\n", "4: match.modle: unknown key; known here are body, header, "
          "host, model, path and user_agent (did you mean 'model'?)"),

@@ -200,13 +200,18 @@ def count_of(value: Any, key: str) -> int:
 def remove_fields(value: Any, names: Collection[str]) -> Any:
     """Remove fields by name, at the top of a reply and in the objects that are its parts.
 
-    Fields with calls stay; empty ones are removed even if they are not named.
+    Fields with calls stay; empty ones are removed even if they are not named. The text of a refusal stays, because it
+    is the model's answer.
     """
     if isinstance(value, list):
         return [remove_fields(entry, names) for entry in value]
     if not isinstance(value, dict):
         return value
-    kept = {key: entry for key, entry in value.items() if (entry if key in CALL_FIELDS else key not in names)}
+    kept = {
+        key: entry
+        for key, entry in value.items()
+        if (entry if key in CALL_FIELDS else key not in names or (entry and key == "refusal"))
+    }
     return {key: remove_fields(value, names) if key in _NESTED_FIELDS else value for key, value in kept.items()}
 
 

@@ -253,7 +253,7 @@ class ResponseChanges(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     drop: tuple[str, ...] = ()
     """Names of fields to drop at the top, in choices, in messages and deltas, and in `usage`; if any is given, empty
-    `tool_calls` lists are dropped, too. Calls are never dropped here."""
+    `tool_calls` lists are dropped, too. Calls and the text of a `refusal` are never dropped here."""
 
     thoughts: tuple[Literal["reasoning_content", "reasoning"], ...] = ()
     """The fields that carry reasoning to a client of chat completions; both for clients that read either one. Default:
@@ -508,6 +508,8 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     client that reads calls out of the text receives those of its own `dialect` this way."""
     final_call: FinalCall | None = None
     """The call that ends the work for a client that reads calls out of the text; null is plain text."""
+    response: ResponseChanges = ResponseChanges()
+    """Changes to its replies."""
     guards: Guards = Guards()
     """Policies for all requests of this client."""
 

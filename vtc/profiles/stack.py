@@ -18,6 +18,7 @@ from vtc.profiles.schema import (
     ModelProfile,
     PolicyProfile,
     RequestChanges,
+    ResponseChanges,
     Retry,
     ServerProfile,
 )
@@ -52,8 +53,8 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
 
     A setting is taken from the user's options, then from the client, the model and the server, then from the default;
     but for the steps that a server needs, the server's own profile precedes the model's. Changes to requests and
-    replies add up: the server's, the model's, then the policies' by priority; a setting that only one can decide is the
-    last one's.
+    replies add up: the server's, the model's, for replies the client's, then the policies' by priority; a setting that
+    only one can decide is the last one's.
     """
 
     settings: Settings = Settings()
@@ -146,14 +147,19 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def _response_changes(self) -> list[ResponseChanges]:
+        policies = [policy.response for policy in self.policies]
+        return [self.server.response, self.model.response, self.client.response, *policies]
+
+    @property
     def response_drop(self) -> frozenset[str]:
         """Names of reply fields that the client does not receive."""
-        return frozenset(name for profile in self._changes for name in profile.response.drop)
+        return frozenset(name for changes in self._response_changes for name in changes.drop)
 
     @property
     def response_thoughts(self) -> tuple[str, ...]:
         """The fields that carry reasoning to the client, if its API has more than one; empty for the server's."""
-        return first_set(*(profile.response.thoughts for profile in reversed(self._changes)), otherwise=())
+        return first_set(*(changes.thoughts for changes in reversed(self._response_changes)), otherwise=())
 
     @property
     def retry(self) -> Retry | None:

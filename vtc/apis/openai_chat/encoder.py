@@ -10,6 +10,7 @@ import msgspec
 from vtc.apis.bridge import REASONING_FIELDS
 from vtc.apis.calls import RawInput, parse_raw_input
 from vtc.apis.contract import Json, ReplyEvent
+from vtc.apis.fields import remove_fields
 from vtc.apis.openai_chat import words
 from vtc.apis.openai_chat.words import FRAMING, HARMLESS_CALL_FIELDS, NAME, REASON_OF, REASONS, ChatForm, entry_of
 from vtc.events import (
@@ -127,11 +128,11 @@ class Encoder(msgspec.Struct):
                 case Failure(message=message, kind=kind):
                     self.usage = None
                     chunks.append({"error": words.build_error(message, kind)})
-        return [*chunks]
+        return remove_fields(chunks, self.drop) if self.drop else [*chunks]
 
     def end(self) -> list[Json]:
         used, self.usage = self.usage, None
-        return [{**self.head, "choices": [], "usage": _render_usage(used)}] if used else []
+        return remove_fields([{**self.head, "choices": [], "usage": _render_usage(used)}], self.drop) if used else []
 
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"

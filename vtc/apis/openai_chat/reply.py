@@ -44,15 +44,16 @@ def fold_chunks(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for entry in chunk["choices"]:
             choice = choices.setdefault(entry["index"], {"message": {"content": ""}})
             add_piece(choice["message"], {key: value for key, value in entry["delta"].items() if key != "tool_calls"})
-            for call in entry["delta"].get("tool_calls") or ():
-                calls = choice["message"].setdefault("tool_calls", {})
-                add_piece(calls.setdefault(call["index"], {}), {key: call[key] for key in call if key != "index"})
+            if (pieces := entry["delta"].get("tool_calls")) is not None:
+                calls = choice["message"].setdefault("tool_calls", {})  # also if empty: a profile may drop the list
+                for call in pieces:
+                    add_piece(calls.setdefault(call["index"], {}), {key: call[key] for key in call if key != "index"})
             choice.update((key, value) for key, value in entry.items() if key != "delta")
     for choice in choices.values():
         message = choice["message"]
         if "tool_calls" in message:
             message["tool_calls"] = [*message["tool_calls"].values()]
-            message["content"] = message["content"] or None
+            message["content"] = message["content"] or (None if message["tool_calls"] else "")
     return {**reply, "object": "chat.completion", "choices": [*choices.values()]}
 
 
