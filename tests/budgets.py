@@ -22,7 +22,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/cli": 43_800,
     "vtc/demo": 2_250,
     "vtc/deriving": 1_350,
-    "vtc/dialects": 99_300,
+    "vtc/dialects": 99_550,
     "vtc/exchange": 76_450,
     "vtc/guards": 12_600,
     "vtc/profiles": 19_600,

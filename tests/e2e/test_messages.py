@@ -60,6 +60,21 @@ def profile(directory: Path, kind: str = "model", **settings: Any) -> list[str]:
 
 
 @STREAM
+async def test_call_that_claude_leaks_after_a_stray_word(stream: bool, start: Start) -> None:
+    """Since 4.7 it leaks on Anthropic's own API: the call is read, and the word neither shown nor sent back."""
+    leaked = 'Look:\n\ncourt\n<invoke name="read">\n<parameter name="filePath">/a</parameter>\n</invoke>'
+    lab = await start(replying(leaked, stream))
+    assert await ask(lab, stream, model="claude-opus-4-7") == CALLED
+    assert (await lab.report())["calls"][0]["repairs"] == ["stray-word:court"]
+
+
+@pytest.mark.parametrize("word", ["count", "call"])
+async def test_stray_word_is_buffered_only_until_its_line_goes_on(word: str, start: Start) -> None:
+    lab = await start(replying(f"{word}\n{word}er {word}\n<b>", stream=True))
+    assert (await ask(lab, stream=True)).content == f"{word}\n{word}er {word}\n<b>"
+
+
+@STREAM
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_text_call_in_every_dialect_is_lifted(dialect: str, stream: bool, start: Start) -> None:
     written = chat.DIALECTS[dialect]("read", {"filePath": "/a"})

@@ -138,6 +138,7 @@ class Repair(StrEnum):
     PARAMETER_NAME = "parameter-name", "Markup follows the name of a parameter."
     TYPED = "typed", "A number, a list or another value is written as text, but the tool's schema allows no text."
     UNKNOWN_TOOL = "unknown-tool", "No tool of this name is offered; the call is forwarded as written."
+    STRAY_WORD = "stray-word", "A word alone on the line before the call, which Claude writes by mistake, is removed."
     CALL_IN_REASONING = "call-in-reasoning", "The call is inside the reasoning, and the reply has no other."
 
 

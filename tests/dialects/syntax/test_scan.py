@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from tests.dialects.material import DIALECTS
 from vtc.dialects import Grammar
 from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Space, make_expression
-from vtc.dialects.syntax.scan import OFFERED_GROUP, Scan, Token, list_prefixes, make_expecting_scan, make_search_scan
+from vtc.dialects.syntax.scan import (
+    INDENT,
+    OFFERED_GROUP,
+    Scan,
+    Token,
+    list_prefixes,
+    make_expecting_scan,
+    make_search_scan,
+)
 from vtc.dialects.syntax.tokens import FENCES, TICKS
 
 TAG = Token("tag", (Lit("<tag"), Space(), Lit(">")))
@@ -228,8 +236,9 @@ def test_first_characters_of_a_token(parts: tuple[Part, ...], texts: list[str]) 
 
 def test_possible_places_of_a_token() -> None:
     first = make_search_scan([TAG, *FENCES, TICKS]).first
-    assert all(first.search(text) for text in ("a <", "a <t", "`", "a ~~"))
-    assert not any(first.search(text) for text in ("plain text.", "a < b", "a ~ b"))
+    assert all(first.search(text) for text in ("a <", "a <t", "`", "~~", "a\n~~", f"a\n{INDENT * '>'}~~"))
+    assert not any(first.search(text) for text in ("plain text.", "a < b", "a\n~ b"))
+    assert not any(first.search(text) for text in ("a ~~", f"a\n{(INDENT + 1) * ' '}~~"))  # not at a line's start
 
 
 def test_scans_of_all_grammars_share_compiled_patterns() -> None:

@@ -35,6 +35,9 @@ def begin_call(handler: HasContext, token: TokenMatch, *, indented: bool = False
     assert token.lastgroup is not None
     context.output.add_text(context.cursor.consume(token.start()))
     head = context.grammar.heads[token.lastgroup]
+    if not context.lenient and token[0].startswith(head.syntax.dialect.stray_words):
+        context.cursor.seek = token.start() + 1
+        return Verdict.CONTENT
     syntax = replace(head.syntax, is_indented=True) if indented else head.syntax
     if syntax.dialect.anchor == "line" and syntax.whole_line and context.output.in_paragraph:
         syntax = replace(syntax, in_paragraph=True)
@@ -155,6 +158,8 @@ def _open_call(context: Context, token: TokenMatch, syntax: CallSyntax, after: C
     call = OpenCall(syntax, written, id_, context.tools, index=index, lenient=context.lenient)
     if after:
         call.earlier, call.text.size = EarlierCalls(after.calls), after.size
+    for word in filter(token[0].startswith, syntax.dialect.stray_words):
+        call.repairs[Repair.STRAY_WORD.of(word)] = None
     speech = context.output
     at = token.start()
     call.place = locate_call(context.cursor, at, in_line=speech.in_line, shares=speech.line_fate)

@@ -202,6 +202,9 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """The id that is implied by a call's header, for example `functions.{name}:{index}`."""
     names: Literal["declared", "any"] = "any"
     """`declared`: only names (and parameters) of offered tools are markup; everything else is text."""
+    stray_words: tuple[str, ...] = ()
+    """Words that models write by mistake before a call, alone on the line before its opener: they are removed with the
+    call, as a repair."""
     namespaces: tuple[str, ...] = ()
     """Prefixes that a tag may carry (`antml:`); they are ignored."""
     values: Literal["json", "python", "repr", "nested", "typed"] = "json"

@@ -101,6 +101,13 @@ def list_openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ..
         ways += [(syntax, parts, "body") for parts in heads]
         if tag := syntax.make_attribute_head():
             ways.append((syntax, tag, "attributes"))
+    # A stray word is part of the head, so that it is buffered like the head, and is text if no call is read.
+    ways += [
+        (syntax, (Lit(word), Maybe((Chars(r" \t\r", 64),)), Lit("\n"), *parts), kind)
+        for word in dialect.stray_words
+        for syntax, parts, kind in ways
+        if isinstance(parts[0], Lit)
+    ]
     # Heads that end in the name come last, because they are prefixes of others: <tool_call>bash, <tool_call>bash>{
     return sorted(ways, key=lambda opening: opening[0].body == "params" and isinstance(opening[1][-1], Chars | Group))
 
@@ -195,7 +202,8 @@ def make_heads(dialect: Description) -> tuple[Sequence[Head], Sequence[Head]]:
     heads, prompted, text = list[Head](), list[Head](), dialect.prompted
     for syntax, parts, kind in list_openings(dialect):
         name = f"{TokenKind.CALL_OPENER}{next(_numbers)}"
-        token = Token(name, parts, line_start=_must_begin_line(syntax) and kind != "attributes")
+        is_stray = isinstance(first := parts[0], Lit) and first.text in dialect.stray_words
+        token = Token(name, parts, line_start=is_stray or (_must_begin_line(syntax) and kind != "attributes"))
         heads.append(Head(syntax, token, kind == "attributes", kind == "closed"))
         if text and isinstance(first := parts[0], Lit) and first.text.startswith(text):
             rest = [Lit(more)] if (more := first.text[len(text) :]) else []

@@ -444,9 +444,15 @@ class TokenScan(Scan):
 
     def _lookahead_after(self, first: str) -> str:
         """Return an expression for the text after the first character of a token: a continuation, or the end."""
-        places = [place for trie in self._tries or self._make_tries() if trie for _, place in trie.find(first)]
+        anywhere, line_start = self._tries or self._make_tries()
+        places = [place for trie in (anywhere, line_start) if trie for _, place in trie.find(first)]
         ways = [way for place in places for way in place.list_beginnings()]
-        return rf"(?<={re.escape(first)})(?={'|'.join(ways)}|\Z)"
+        character = re.escape(first)
+        before = rf"(?<={character})"
+        if not anywhere.find(first):  # only at the start of a line; a lookbehind has a fixed length
+            indented = (rf"(?<=^[ \t>]{{{depth}}}{character})" for depth in range(INDENT + 1))
+            before = f"(?:{'|'.join(indented)})"
+        return rf"{before}(?={'|'.join(ways)}|\Z)"
 
     @cached_property
     def plain(self) -> PlainRule | None:  # type: ignore[override]  # other scans have none
