@@ -179,6 +179,21 @@ async def test_server_is_asked_for_its_model_and_window(
     assert bool(note) == bool(others)
 
 
+def test_login_remains_on_the_makers_own_server() -> None:
+    """Unless a model or a key is named, in which case the user wants these."""
+    own = run_env("claude", "https://api.anthropic.com", "--shell", "sh")
+    assert own.stdout.splitlines() == [
+        "export ANTHROPIC_BASE_URL=http://127.0.0.1:8088",
+        "export ENABLE_TOOL_SEARCH=true",
+        "unset CLAUDE_CODE_USE_BEDROCK",
+        "unset CLAUDE_CODE_USE_VERTEX",
+        "claude",
+    ]
+    assert own.stderr == ""
+    named = run_env("claude", "https://api.anthropic.com", "--shell", "sh", "--model", "m")
+    assert "export ANTHROPIC_MODEL=m\n" in named.stdout
+
+
 def test_without_a_server_the_name_of_the_model_is_a_placeholder() -> None:
     result = run_env("claude", "--shell", "sh")
     assert "export ANTHROPIC_MODEL=my-model\n" in result.stdout

@@ -199,6 +199,20 @@ def test_agent_reaches_the_server_through_vtc_and_nothing_remains(
     assert [*machine.temporary.iterdir()] == [log]
 
 
+def test_login_remains_on_the_makers_own_server(machine: Machine, server: str, model: ScriptedModel) -> None:
+    """The agent gets the user's variables and arguments, and the server is not asked for models."""
+    login = 'login: {hosts: [127.0.0.1], variables: {LAB_URL: "{address}/v1"}}\n'
+    (machine.profiles / "lab.yaml").write_text(AGENT_PROFILE + login)
+    (machine.work / "mine.json").write_text("{}")
+    mine = {"LAB_MODEL": "my-model", "LAB_KEY": "sk-mine", "LAB_FILE": str(machine.work / "mine.json")}
+    done = machine.launch(server, "--", "--model", "opus", **mine)
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = machine.witnessed
+    assert (seen["arguments"], seen["own"], seen["key"]) == (["--model", "opus"], True, "sk-mine")
+    assert [request["model"] for request in model.requests] == ["my-model"]
+    assert '"tool_calls"' in seen["reply"]
+
+
 @pytest.mark.rest
 def test_small_window_is_reported_when_an_agent_is_launched(machine: Machine, model: ScriptedModel) -> None:
     model.window = 8192

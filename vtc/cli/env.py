@@ -213,16 +213,17 @@ def env(
     _warn_of_strangers(address, settings.choose_confdir(()))
     key: Value = Variable(key_env) if key_env else PLACEHOLDER_KEY
     window = ""
-    if server and not model:
+    login = None if model or key_env else profile.with_login(server)
+    if server and not (model or login):
         asker = OnceAsker(
             server + path, key=os.environ.get(key_env, "") if key_env else "", trust=settings.build_trust(())
         )
         model = _find_only_model(asker, profiles)
         window = find_window(asker, profiles, model) if model else ""
-    if not model:
+    if not (model or login):
         click.echo(f"vtc: {PLACEHOLDER_MODEL} stands for the name of your model: give it by --model", err=True)
     values = {"address": address + path, "model": model or PLACEHOLDER_MODEL, "key": key, "window": window}
-    for line in format_lines(profile, SHELLS[shell or _detect_shell()], values):
+    for line in format_lines(login or profile, SHELLS[shell or _detect_shell()], values):
         click.echo(line)
 
 

@@ -90,6 +90,7 @@ def launch(
     Without URL, the server is `upstream` of vtc.yaml, or a model server that answers at a usual port of this machine.
     Arguments after `--` are passed to the agent: `vtc launch codex http://127.0.0.1:8000 -- exec "Tidy up"`. If your
     VTC already runs in front of that server, it is used, unless you give options of VTC. None of your files is changed.
+    On its makers' own server an agent keeps your login and models: `vtc launch claude https://api.anthropic.com`.
     """
     # Step 1: find the agent and its program, the key, and the server.
     file, settings = config.load_config(None)
@@ -100,24 +101,21 @@ def launch(
     if not key:
         raise LaunchError(f"--key-env: the variable {key_env} is not set or is empty")
     server, path = split_upstream(upstream or settings.upstream)
-    if key_env and not server:
-        raise LaunchError(f"--key-env: name the server of the key: vtc launch {profile.name} URL")
-    server = server or local_servers.choose_server(f"vtc launch {profile.name}")
-    if not server:
-        raise LaunchError(
-            f"no model server answers on ports {local_servers.format_ports()} of this machine; "
-            f"name one: vtc launch {profile.name} URL"
-        )
+    server = server or _choose_local_server(profile.name, has_key=bool(key_env))
     # Step 2: choose the model, and the options of a VTC of this launch.
     asker = OnceAsker(server + path, key=key if key_env else "", trust=settings.build_trust(sets))
-    names = list_models(asker, profiles)  # also with --model, because it checks that the server answers
-    chosen = model or _choose_model(names, profile, server + path)
-    window = find_window(asker, profiles, chosen)
+    chosen = window = ""
+    if login := None if model or key_env else profile.with_login(server):
+        profile = login
+    else:
+        names = list_models(asker, profiles)  # also with --model, because it checks that the server answers
+        chosen = model or _choose_model(names, profile, server + path)
+        window = find_window(asker, profiles, chosen)
     if path and not options["api"]:  # because VTC probes servers only at their root
         options["api"] = ",".join(detect_apis(asker))
     typed = programs.format_sets([*config.format_options(options), *sets])
     typed += [word for directory in directories for word in ("--profiles", str(directory))]
-    arguments = [*typed, "--model", chosen, *(("--key-env", key_env) if key_env else ())]
+    arguments = [*typed, *(("--model", chosen) if chosen else ()), *(("--key-env", key_env) if key_env else ())]
     # Step 3: use a running VTC or start one, then run the agent.
     with ExitStack() as stack:
         stack.enter_context(children.exit_on_signals())
@@ -145,6 +143,19 @@ def _find_program(agent: AgentProfile) -> str:
         advice = f": {agent.install}" if agent.install else ""
         raise LaunchError(f"{agent.title} is not installed; {join_words(agent.commands)} is not on PATH{advice}")
     return program
+
+
+def _choose_local_server(agent: str, *, has_key: bool) -> str:
+    """Return the URL of a model server on this machine; raise `LaunchError` if there is none, or a key to send."""
+    if has_key:
+        raise LaunchError(f"--key-env: name the server of the key: vtc launch {agent} URL")
+    server = local_servers.choose_server(f"vtc launch {agent}")
+    if not server:
+        raise LaunchError(
+            f"no model server answers on ports {local_servers.format_ports()} of this machine; "
+            f"name one: vtc launch {agent} URL"
+        )
+    return server
 
 
 def _choose_model(names: Sequence[str], agent: AgentProfile, server: str) -> str:

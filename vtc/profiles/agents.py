@@ -17,8 +17,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from vtc.guards.patterns import prefix_errors
 from vtc.profiles.schema import VARIABLE, ApiName, ProfileText
@@ -81,6 +83,15 @@ class TriedVersion(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """The day: `2026-11-26`."""
 
 
+class LoginServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The server of an agent's makers, on which the user's login, models and settings remain."""
+
+    hosts: Annotated[tuple[ProfileText, ...], msgspec.Meta(min_length=1)]
+    """Its names."""
+    variables: dict[str, Template | dict[str, Any] | None]
+    """Environment variables in place of those of the profile; its arguments and files are left out."""
+
+
 class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A coding agent, and how to start it so that it uses VTC (`vtc launch`, `vtc env`).
 
@@ -105,6 +116,8 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Environment variables; a mapping is rendered as JSON, and null unsets one of the user's."""
     arguments: tuple[Template, ...] = ()
     """Arguments before those of the user."""
+    login: LoginServer | None = None
+    """Its makers' own server. It applies if neither a model nor a key is named."""
     files: dict[str, Template | dict[str, Any]] = {}
     """Files by name in a folder that is created for one run; a mapping is rendered as JSON, which is also YAML. Values
     appear between double quotes there."""
@@ -118,7 +131,7 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """A remark for users, in one line."""
 
     def __post_init__(self) -> None:
-        for key in self.variables:
+        for key in (*self.variables, *(self.login.variables if self.login else ())):
             if not VARIABLE.fullmatch(key):
                 raise ValueError(f"variables: {key!r} is no name of a variable")
         for name in self.files:
@@ -132,6 +145,12 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def title(self) -> str:
         """Its name for people."""
         return self.description or self.name
+
+    def with_login(self, server: str) -> AgentProfile | None:
+        """Return the profile for the user's login at the URL of a server; None if that is not its makers' own."""
+        if self.login is None or urlsplit(server).hostname not in self.login.hosts:
+            return None
+        return replace(self, variables=self.login.variables, arguments=(), files={})
 
     def setup(self, values: Mapping[str, Value]) -> AgentSetup:
         """Fill an address, a model, a key and a folder into all of its texts."""
@@ -147,8 +166,10 @@ class AgentProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         )
 
     def _templates(self) -> Iterator[tuple[str, str]]:
-        for key in ("variables", "files"):
-            for name, content in getattr(self, key).items():
+        texts: dict[str, Mapping[str, object]] = {"variables": self.variables, "files": self.files}
+        texts["login.variables"] = self.login.variables if self.login else {}
+        for key, contents in texts.items():
+            for name, content in contents.items():
                 yield f"{key}.{name}", content if isinstance(content, str) else json.dumps(content)
         for argument in self.arguments:
             yield "arguments", argument
