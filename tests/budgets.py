@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
-    "vtc": 6_900,
-    "vtc/apis": 93_250,
+    "vtc": 7_000,
+    "vtc/apis": 94_300,
     "vtc/cli": 43_850,
     "vtc/demo": 2_250,
     "vtc/deriving": 1_350,

@@ -9,6 +9,7 @@ All are msgspec structs because these are created and copied many times faster t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -292,6 +293,20 @@ class CanonicalRequest(msgspec.Struct, frozen=True, kw_only=True):
 # Deltas: the content of a frame before its text is parsed.
 
 
+class Citation(msgspec.Struct, frozen=True, gc=False):
+    """A web page that a reply cites, with the `quote` from it.
+
+    `start` and `end` are the characters of the reply that it supports: in an `Origin` from the beginning of their
+    block, the whole of which it supports by default, and in `Citations` from the beginning of the choice.
+    """
+
+    url: str
+    title: str = ""
+    quote: str = ""
+    start: int = 0
+    end: int = sys.maxsize
+
+
 class Origin(msgspec.Struct, frozen=True, gc=False):
     """An item that only one API knows. It reaches encoders of that API and no others.
 
@@ -307,6 +322,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     harmless: bool = False
     ends: bool = False
     lost: str = ""
+    citations: tuple[Citation, ...] = ()
+    """The citations in it, for clients of other APIs."""
 
 
 type Reason = Literal["stop", "length", "tool_calls", "halted", "failed", "other"]
@@ -453,6 +470,13 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
 
 
 type FrameMetadata = Origin | Start | BlockStart | Seal | Usage
+
+
+class Citations(msgspec.Struct, frozen=True, gc=False):
+    """The citations of the latest text, for a client of another API; `length` is that of all text of the choice."""
+
+    entries: tuple[Citation, ...]
+    length: int
 
 
 class RefusalText(msgspec.Struct, frozen=True, gc=False):

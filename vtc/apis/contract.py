@@ -28,6 +28,7 @@ from vtc.events import (
     BlockEnd,
     Call,
     CallDelta,
+    Citations,
     Delta,
     Failure,
     Finish,
@@ -55,6 +56,7 @@ type ReplyEvent = (
     | BlockEnd
     | Finish
     | Failure
+    | Citations
     | FrameMetadata
 )
 """An event that can be sent to a client. After a `BlockEnd` the next block of the reply begins."""
@@ -292,6 +294,8 @@ class Api:
     seals: Literal["field", "part", "signed"] = "field"
     """The place of its seals: in a field next to the text of a message (`field`) or among its parts (`part`); `signed`:
     among the parts, and valid only with the text of the reasoning."""
+    cites: bool = True
+    """True if its replies have citations of web pages."""
     questions: Sequence[Question] = ()
     """Side questions of its clients."""
     unread: Mapping[str, UnreadPath] = field(default_factory=dict)

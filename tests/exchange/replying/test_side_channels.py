@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.apis import chat, gemini, messages, ollama, responses
+from tests.apis.pairs import CROSSED
 from tests.apis.shapes import SHAPES
 from tests.exchange.crossings import BY_NAME
 from tests.exchanges import PROFILES, agent, declare_tools, feed_stream
@@ -44,11 +45,13 @@ def stream_with_metadata(api: str, pieces: list[str]) -> bytes:
                      "logprobs": {"content": [tokens(piece)]}}]})
                 for piece in pieces
             ]  # fmt: skip
-            cited = chat.chunk({"annotations": [{"type": "url_citation", "url_citation": {"title": whole}}]})
+            cited = chat.chunk(
+                {"annotations": [{"type": "url_citation", "url_citation": {"url": "u", "title": whole}}]}
+            )
             return b"".join([chat.ROLE, *frames, cited, chat.STOP, chat.DONE])
         case "anthropic-messages":
             frames = messages.make_stream(messages.text_block(0, *pieces))
-            citation = {"type": "char_location", "cited_text": whole, "document_index": 0, "document_title": "d"}
+            citation = {"type": "web_search_result_location", "url": "u", "title": "d", "cited_text": whole}
             cited = {
                 "type": "content_block_delta",
                 "index": 0,
@@ -120,6 +123,17 @@ def test_repetition_of_a_changed_text_is_removed(api: str, text: str) -> None:
     out = open_tools(api, PLANNER, stream=False).whole.rewrite(fold_stream(api, body))
     assert b"SECRET" not in out
     assert str([*b"SECRET"])[1:-1].encode() not in out
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(("client", "server"), CROSSED)
+def test_repetition_of_a_changed_text_is_removed_on_bridges(client: str, server: str, text: str) -> None:
+    body = stream_with_metadata(server, TEXTS[text])
+    bridge = Planner(PLANNER.profiles, Settings(upstream_api=(server,)))
+    for size in (len(body), 50):
+        pieces = (body[at : at + size] for at in range(0, len(body), size))
+        assert b"SECRET" not in feed_stream(open_tools(client, bridge, stream=True).stream(), *pieces)
+    assert b"SECRET" not in open_tools(client, bridge, stream=False).whole.rewrite(fold_stream(server, body))
 
 
 @pytest.mark.parametrize("api", SHAPES)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.anthropic_messages.reply import DELTA, FRAMING, NAME, START, STOP, STOP_REASON_TABLE
+from vtc.apis.anthropic_messages.reply import DELTA, FRAMING, NAME, START, STOP, STOP_REASON_TABLE, WEB_CITATION
 from vtc.apis.calls import format_arguments
 from vtc.apis.clean import HOLLOW, MISSING, WRITTEN, Table, get_text, is_clean
 from vtc.apis.contract import Decoded, Json
@@ -30,6 +30,7 @@ from vtc.events import (
     BlockEnd,
     BlockStart,
     CallDelta,
+    Citation,
     Delta,
     Failure,
     Finish,
@@ -243,8 +244,10 @@ class Decoder(msgspec.Struct):
         is_known_type = delta_type == "citations_delta" or delta_type in _KNOWN_FIELDS
         is_harmless_delta = is_known_type and delta_type != "input_json_delta" and not unknown
         harmless = _is_known(event) and (kind in _HARMLESS_BLOCKS or is_harmless_delta)
-        lost = "citations" if delta_type == "citations_delta" else ""
-        return Decoded((), (Origin(NAME, delta_type or DELTA, event, harmless=harmless, lost=lost),))
+        cited = _read_citation(part_of(delta, "citation")) if delta_type == "citations_delta" else ()
+        lost = "citations" if delta_type == "citations_delta" and not cited else ""
+        own = Origin(NAME, delta_type or DELTA, event, harmless=harmless, lost=lost, citations=cited)
+        return Decoded((), (own,))
 
     def _decode_block_stop(self, event: Json, number: int) -> Decoded:
         kind = self.block_types.get(number, "")
@@ -304,6 +307,12 @@ def _find_unknown_fields(event: Json, delta: Json | None = None) -> Iterator[Ori
         more["delta"] = {key: value for key, value in delta.items() if key not in known}
     if more:
         yield Origin(NAME, "fields", more)
+
+
+def _read_citation(fields: Json) -> tuple[Citation, ...]:
+    """Decode the citation of a web page, which supports the whole of its block."""
+    url, title, quote = (get_text(fields.get(key)) for key in ("url", "title", "cited_text"))
+    return (Citation(url, title, quote),) if url and fields.get("type") == WEB_CITATION else ()
 
 
 def _decode_usage(usage: Json, own: Origin) -> Usage:

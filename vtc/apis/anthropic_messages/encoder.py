@@ -21,6 +21,7 @@ from vtc.apis.anthropic_messages.reply import (
     START,
     STOP,
     block_number_of,
+    render_citation,
     render_error_event,
     render_stop,
     render_usage,
@@ -33,6 +34,7 @@ from vtc.events import (
     BlockStart,
     Call,
     CallDelta,
+    Citations,
     Failure,
     Finish,
     Origin,
@@ -456,6 +458,9 @@ class Encoder(SentEvents):
             case Reasoning(text) | ReasoningDelta(text) if text and self._is_shown(event):
                 yield from self._open_block("reasoning")
                 yield self._make_delta("thinking", text)
+            case Citations(entries) if self.open and self.open.kind == "text":
+                for entry in entries:
+                    yield {"type": DELTA, "index": self.open.index, "delta": render_citation(entry)}
             case Seal() if self._is_shown(event):
                 yield from self._encode_seal(event)
             case Call(call=call) if not (self.native or _is_object_or_prefix(call.arguments)):

@@ -12,7 +12,7 @@ from vtc.apis.errors import INTERNAL, find_kind, find_kind_of_status
 from vtc.apis.reasons import ReasonTable
 from vtc.apis.request import Request
 from vtc.apis.whole import add_piece
-from vtc.events import Failure, Finish, Origin, Reason, Usage
+from vtc.events import Citation, Failure, Finish, Origin, Reason, Usage
 from vtc.json_text import decode_json
 from vtc.wire.sse import EventStream
 
@@ -31,6 +31,7 @@ STOP_REASONS: dict[str, Reason] = {
 """Stop reasons of this API, with their canonical ones."""
 STOP_REASON_TABLE = ReasonTable(STOP_REASONS)
 START, DELTA, STOP = (f"content_block_{part}" for part in ("start", "delta", "stop"))
+WEB_CITATION = "web_search_result_location"
 NO_BLOCK = -2
 """The number for events that belong to no block."""
 
@@ -144,6 +145,12 @@ def render_usage(usage: Usage) -> Json:
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.completion,
     }
+
+
+def render_citation(citation: Citation) -> Json:
+    """Render the citation of a web page as a delta."""
+    page = {"url": citation.url, "title": citation.title, "cited_text": citation.quote, "encrypted_index": ""}
+    return {"type": "citations_delta", "citation": {"type": WEB_CITATION, **page}}
 
 
 def render_error_event(failure: Failure) -> Json:

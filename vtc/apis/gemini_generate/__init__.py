@@ -26,6 +26,7 @@ API = Api(
     build_error,
     in_pieces=False,
     seals="part",
+    cites=False,
     questions=QUESTIONS,
     unread={
         **dict.fromkeys(("/v1internal:generatecontent", "/v1internal:streamgeneratecontent"), _LOGIN),

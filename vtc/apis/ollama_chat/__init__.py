@@ -20,6 +20,7 @@ API = Api(
     fold_lines,
     build_error,
     in_pieces=False,
+    cites=False,
     questions=QUESTIONS,
     unread={"/api/generate": TEXT_COMPLETIONS_UNREAD},
 )

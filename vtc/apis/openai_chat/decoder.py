@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from vtc.apis.bridge import REASONING_FIELDS
 from vtc.apis.calls import OpenCalls
+from vtc.apis.citations import read_url_citation
 from vtc.apis.clean import BLANK_TEXTS, MISSING, NULL, NUMBER, OPTIONAL, WRITTEN, Table, is_clean
 from vtc.apis.contract import Decoded, Json
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries
@@ -414,8 +415,11 @@ def _make_origins(place: str, fields: Json, choice: int) -> Iterator[Origin]:
     for key, value in fields.items():
         is_read = key in _DECODED_FIELDS[place] and (key != "delta" or isinstance(value, dict))
         if not is_read and value is not None:
-            lost = key if key in _REPORTED_IF_LOST and value else ""
-            yield Origin(NAME, f"{place}.{key}", value, choice, key in _HARMLESS_FIELDS[place], lost=lost)
+            entries = split_entries(value)[0] if key == "annotations" else []
+            cited = [found for entry in entries for found in read_url_citation(part_of(entry, "url_citation"))]
+            lost = key if key in _REPORTED_IF_LOST and value and not (cited and len(cited) == len(value)) else ""
+            harmless = key in _HARMLESS_FIELDS[place]
+            yield Origin(NAME, f"{place}.{key}", value, choice, harmless, lost=lost, citations=(*cited,))
 
 
 def _join_text(content: Any) -> str:

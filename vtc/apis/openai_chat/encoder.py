@@ -9,6 +9,7 @@ import msgspec
 
 from vtc.apis.bridge import REASONING_FIELDS
 from vtc.apis.calls import RawInput, parse_raw_input
+from vtc.apis.citations import render_url_citation
 from vtc.apis.contract import Json, ReplyEvent
 from vtc.apis.fields import remove_fields
 from vtc.apis.openai_chat import words
@@ -16,6 +17,7 @@ from vtc.apis.openai_chat.words import FRAMING, HARMLESS_CALL_FIELDS, NAME, REAS
 from vtc.events import (
     Call,
     CallDelta,
+    Citations,
     Failure,
     Finish,
     Origin,
@@ -102,8 +104,8 @@ class Encoder(msgspec.Struct):
             match event:
                 case Text(text) | Rewritten(text=text) if text:
                     add_chunk({"content": text})
-                case RefusalText(text):
-                    add_chunk({"refusal": text})
+                case RefusalText() | Citations():
+                    add_chunk(_render_separate(event))
                 case Reasoning(text) | ReasoningDelta(text) if text and self._must_write_reasoning(event):
                     add_chunk(dict.fromkeys(self.form.reasoning_fields or REASONING_FIELDS[:1], text))
                 case Seal() if not self.native:
@@ -226,6 +228,14 @@ class Encoder(msgspec.Struct):
         if end.reason == "tool_calls" or (end.reason == "other" and self.call_counts.get(choice)):
             return "tool_calls"
         return {"length": "length", "halted": "content_filter"}.get(end.reason, "stop")
+
+
+def _render_separate(event: RefusalText | Citations) -> Json:
+    """Render content that has a field next to the text."""
+    if isinstance(event, RefusalText):
+        return {"refusal": event.text}
+    cited = [{"type": "url_citation", "url_citation": render_url_citation(entry)} for entry in event.entries]
+    return {"annotations": cited}
 
 
 def _join_lists(before: Any, value: Any) -> Any:

@@ -19,11 +19,13 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import format_arguments
+from vtc.apis.citations import read_url_citation
 from vtc.apis.clean import BLANK, WRITTEN, Table, is_clean
 from vtc.apis.contract import WRONG_TYPE, Decoded, Json, TextChain, join_chain
 from vtc.apis.fields import count_of, drop_frame_fields, is_error, object_of, part_of, split_entries, text_at
 from vtc.apis.openai_chat.words import CACHE_WRITES
 from vtc.apis.openai_responses.items import (
+    ANNOTATION_ADDED,
     CALL_KINDS,
     END_EVENTS,
     FAILED_STATUSES,
@@ -155,7 +157,7 @@ _FIELDS_OF_EVENT = {
     **{f"{around}.{action}": {"part"} for around in _PART_EVENTS for action in ("added", "done")},
     **{f"{events}.delta": {"delta", "logprobs"} for events in _TEXT_EVENTS},
     **{f"{events}.done": {"text", "refusal", "logprobs"} for events in _TEXT_EVENTS},
-    "response.output_text.annotation.added": {"annotation", "annotation_index"},
+    ANNOTATION_ADDED: {"annotation", "annotation_index"},
     "keepalive": set[str](),
 }
 """Known events with their specific fields; events of calls are decoded with their items."""
@@ -364,7 +366,9 @@ class Decoder(msgspec.Struct):
                 yield self._end_text()
             yield Origin(NAME, "text_done", (number, text), harmless=True)
         else:
-            yield Origin(NAME, "annotation", (number, known), harmless=True, lost="annotations")
+            cited = read_url_citation(part_of(value, "annotation"))
+            lost = "" if cited else "annotations"
+            yield Origin(NAME, "annotation", (number, known), harmless=True, lost=lost, citations=cited)
         # Step 4: find the fields that were not decoded.
         yield from _find_unread_fields(value, type_)
 

@@ -14,10 +14,12 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting, RawInput, parse_raw_input
+from vtc.apis.citations import render_url_citation
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json, ReplyEvent, TextChain, join_chain
 from vtc.apis.errors import find_kind
 from vtc.apis.fields import part_of, split_entries, text_at
 from vtc.apis.openai_responses.items import (
+    ANNOTATION_ADDED,
     CALL_KINDS,
     FRAMING,
     ID_PREFIXES,
@@ -44,6 +46,7 @@ from vtc.events import (
     BlockStart,
     Call,
     CallDelta,
+    Citations,
     Failure,
     Finish,
     Origin,
@@ -204,6 +207,17 @@ class OpenItems(msgspec.Struct):
         _, events, _ = part_names_of(self.open.part)
         more: Json = {"logprobs": [*logprobs]} if events == "output_text" else {}
         yield {"type": f"response.{events}.delta", **self.open.location, "delta": text, **more}
+
+    def _add_citations(self, cited: Citations) -> Iterator[Json]:
+        """Add citations to the open part, whose own text their places refer to."""
+        if self.open is None or self.open.part is None:
+            return
+        start, before = cited.length - len(join_chain(self.sent_text)), self.open.part.get("annotations") or ()
+        added = [{"type": "url_citation", **render_url_citation(entry, start)} for entry in cited.entries]
+        for number, annotation in enumerate(added, len(before)):
+            about = {"annotation_index": number, "annotation": annotation}
+            yield {"type": ANNOTATION_ADDED, **self.open.location, **about}
+        self.open = replace(self.open, part={**self.open.part, "annotations": [*before, *added]})
 
     def _end_part(self) -> Iterator[Json]:
         """End the open part, with the server's fields for its end if its text is the same."""
@@ -584,6 +598,8 @@ class Encoder(FrameTracker):
             case Reasoning(raw=text) | ReasoningDelta(text=text) if text and not self._is_hidden("reasoning"):
                 yield from self._open_part("reasoning", "reasoning_text")
                 yield from self._add_text(text)
+            case Citations():
+                yield from self._add_citations(event)
             case Seal() if not self._is_hidden("reasoning"):
                 yield from self._render_seal(event)
             case Call(call=call):

@@ -21,7 +21,7 @@ from vtc.apis import content
 from vtc.apis.calls import format_arguments, is_cut, parse_raw_input
 from vtc.apis.clean import get_text
 from vtc.apis.contract import Json
-from vtc.apis.fields import text_at
+from vtc.apis.fields import split_entries, text_at
 from vtc.apis.openai_chat.words import CACHE_WRITES
 from vtc.events import Media, ToolCall, Usage
 from vtc.wire.sse import EventStream
@@ -32,6 +32,7 @@ END_EVENTS = ("response.completed", "response.incomplete")
 FAILED_STATUSES = ("failed", "cancelled", "canceled")
 """Statuses of a response that failed or was cancelled."""
 ITEM_ADDED, ITEM_DONE = "response.output_item.added", "response.output_item.done"
+ANNOTATION_ADDED = "response.output_text.annotation.added"
 ID_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 """Prefixes of item ids, by kind."""
 CALL_KINDS = {
@@ -193,6 +194,8 @@ def _unfold_part(part: Json, at: Json) -> Iterator[dict[str, Any]]:
     if field:
         text, more = part.get(field) or "", {"logprobs": list[Any]()} if events == "output_text" else {}
         yield {"type": f"response.{events}.delta", **at, "delta": text, **more}
+        for number, annotation in enumerate(split_entries(part.get("annotations"))[0]):
+            yield {"type": ANNOTATION_ADDED, **at, "annotation_index": number, "annotation": annotation}
         yield {"type": f"response.{events}.done", **at, field: text, **more}
     yield {"type": f"response.{around}.done", **at, "part": part}
 

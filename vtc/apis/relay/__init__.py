@@ -57,15 +57,17 @@ class Relay[P: Pipeline]:
         same_api: bool = True,
         strict: bool = False,
         whole: bool = False,
+        cites: bool = True,
     ) -> None:
         """Set up the relay of one reply.
 
         `same_api`: client and server speak the same API. `strict`: nothing may be sent unread. `whole`: the frames are
-        those of a whole reply, whose end is certain.
+        those of a whole reply, whose end is certain. `cites`: the client's API has citations (`Api.cites`).
         """
         self.decoder = decoder
         self.choices = Choices(pipeline, same_api=same_api, reencodes=strict or not same_api)
-        self.writer = FrameWriter(encoder, EventTranslator(encoder.call_fields, same_api, strict), same_api, strict)
+        translator = EventTranslator(encoder.call_fields, same_api, strict, cites)
+        self.writer = FrameWriter(encoder, translator, same_api, strict)
         self.queued: list[Frame] = []
         """Frames that are processed after the deferred text was sent."""
         self._last = Frame(b"", None)  # the last frame with deltas

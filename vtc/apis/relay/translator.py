@@ -13,8 +13,22 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.calls import JsonNesting, is_cut
-from vtc.apis.contract import ReplyEvent
-from vtc.events import CUT_OFF, Call, CallDelta, Failure, Finish, Origin, Rewritten
+from vtc.apis.contract import ReplyEvent, list_chain
+from vtc.events import (
+    CUT_OFF,
+    BlockStart,
+    Call,
+    CallDelta,
+    Citation,
+    Citations,
+    Failure,
+    Finish,
+    Origin,
+    Rewritten,
+    Start,
+    Text,
+    Usage,
+)
 from vtc.json_text import has_distinct_keys
 
 MAX_REASON_CHARACTERS = 100
@@ -35,6 +49,16 @@ class EventTranslator(msgspec.Struct):
     """True if client and server speak the same API."""
     strict: bool = False
     """True if nothing may be sent that the decoder does not know."""
+    cites: bool = False
+    """True if the client's API has citations."""
+    citations: tuple[Any, Any] | None = None
+    """The citations of the current text, as a chain. They are sent at its end, when its length is known."""
+    text_length: int = 0
+    """Number of characters of text that a client of another API was sent."""
+    block_start: int = 0
+    """The value of `text_length` at the beginning of the server's block."""
+    in_text: bool = False
+    """True if the latest content is text."""
     calls: dict[tuple[int, int | None], JsonNesting] = {}
     """The nesting of the native calls that were sent in pieces to a client of another API, by choice and number."""
     cut_choices: frozenset[int] = frozenset()
@@ -53,7 +77,36 @@ class EventTranslator(msgspec.Struct):
             self.breaks = self.breaks or any(isinstance(event, Finish) and not _is_cut_off(event) for event in events)
 
     def translate(self, events: Iterable[ReplyEvent], choice: int) -> Iterable[ReplyEvent]:
-        """Drop unknown origins; for a client of another API, also those attached to events."""
+        """Drop unknown origins; for a client of another API, also those attached to events, and place citations."""
+        translated = self._translate_each(events, choice)
+        return translated if self.same_api else self._place_citations(translated)
+
+    def _place_citations(self, events: Iterable[ReplyEvent]) -> Iterable[ReplyEvent]:
+        """Add the citations at the end of their text."""
+        for event in events:
+            if isinstance(event, Text | Rewritten):
+                text = event.text if isinstance(event, Rewritten) else event.raw
+                self.text_length += len(text)
+                self.in_text = self.in_text or bool(text.strip())
+            elif not isinstance(event, Usage):
+                yield from self._release_citations()
+                self.in_text = False
+                if isinstance(event, Start) or (isinstance(event, BlockStart) and event.kind == "text"):
+                    self.block_start = self.text_length
+            yield event
+
+    def _release_citations(self) -> Iterable[Citations]:
+        pending, self.citations = [entry for entries in list_chain(self.citations) for entry in entries], None
+        if pending and self.cites and self.in_text:
+            yield Citations(tuple(map(self._place_citation, pending)), self.text_length)
+        elif pending:
+            self.record_left_out("citations")
+
+    def _place_citation(self, citation: Citation) -> Citation:
+        end = min(self.block_start + citation.end, self.text_length)
+        return replace(citation, start=min(self.block_start + citation.start, end), end=end)
+
+    def _translate_each(self, events: Iterable[ReplyEvent], choice: int) -> Iterable[ReplyEvent]:
         for event in events:
             known = event
             if not self.same_api:
@@ -71,6 +124,8 @@ class EventTranslator(msgspec.Struct):
             lost = lost if self.same_api else own.lost or lost
             if lost:
                 self.record_left_out(lost)
+            if own.citations and harmless and not self.same_api:
+                self.citations = self.citations, own.citations
             if own is not known:
                 yield replace(known, own=None)
 

@@ -20,6 +20,7 @@ from vtc.apis.contract import Encoder, Json, ReplyEvent, TextChain, join_chain
 from vtc.events import (
     Call,
     CallDelta,
+    Citations,
     Failure,
     Finish,
     Origin,
@@ -178,7 +179,7 @@ class TurnEncoder(msgspec.Struct, eq=False):
                     self.ends_in_reasoning = self.has_reasoning = True
                 case Seal():
                     self.has_reasoning = True
-                case Call() | CallDelta():
+                case Call() | CallDelta() | Citations():
                     self.has_other_content = True
                 case Origin(kind=kind, value=value, lost=lost):
                     self.has_other_content = self.has_other_content or bool(

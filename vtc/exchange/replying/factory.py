@@ -151,7 +151,13 @@ class ReplyFactory:
         if self._plan.stack.silences and not self._has_several_choices:
             encoder = TurnEncoder(encoder, silent)
         relay = Relay(
-            self._make_decoder(), encoder, pipeline, same_api=not fate.bridged, strict=fate.strict, whole=whole
+            self._make_decoder(),
+            encoder,
+            pipeline,
+            same_api=not fate.bridged,
+            strict=fate.strict,
+            whole=whole,
+            cites=self._client.cites,
         )
         relay.on_prompt_tokens, relay.on_error = self.expected.on_count, handle_error
         make = Stream if isinstance(coding, compression.Identity) else partial(CodedStream, coding)
