@@ -1,9 +1,26 @@
-"""Derive the dialect of a model from its chat template.
+"""Derive the dialect of a model from its chat template, or from a reply that no dialect reads.
 
+Both ways try many descriptions on samples and choose the one that reads most.
+
+Draft                          a description with the calls that it reads, and with marks at unsure values
+derive_dialect(render, name)   from the differences of replies that a template renders
+draft_dialect(text, tools, name)   from one reply
 KnownCall, KnownReply          a reply whose calls are known
 write_replies, TemplateReplies the texts of replies as a chat template writes them
 """
 
 from vtc.deriving.conversations import KnownCall, KnownReply, TemplateReplies, write_replies
+from vtc.deriving.drafts import Draft
+from vtc.deriving.replies import draft_dialect
+from vtc.deriving.template import SAMPLE_TOOLS, derive_dialect
 
-__all__ = ["KnownCall", "KnownReply", "TemplateReplies", "write_replies"]
+__all__ = [
+    "SAMPLE_TOOLS",
+    "Draft",
+    "KnownCall",
+    "KnownReply",
+    "TemplateReplies",
+    "derive_dialect",
+    "draft_dialect",
+    "write_replies",
+]

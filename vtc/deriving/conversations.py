@@ -36,11 +36,13 @@ class KnownCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KnownReply:
-    """A reply whose calls are known."""
+    """A reply whose calls are known, and perhaps the next message."""
 
     calls: Sequence[KnownCall] = ()
     text: str = ""
     reasoning: str = ""
+    next_role: Literal["", "user", "tool"] = ""
+    next_text: str = ""
 
 
 class MessageStyle(NamedTuple):
@@ -93,6 +95,11 @@ def build_context(
         if reply.reasoning:
             message["reasoning_content"] = message["reasoning"] = message["thinking"] = reply.reasoning
         messages.append(message)
+        if reply.next_role:
+            origin = (
+                {"tool_call_id": reply.calls[0].id, "name": reply.calls[0].name} if reply.next_role == "tool" else {}
+            )
+            messages.append({"role": reply.next_role, "content": reply.next_text, **origin})
     return {
         "messages": messages,
         "tools": [tool.as_openai() for tool in tools] or None,
@@ -134,12 +141,8 @@ def extract_reply(rendered: str, *, prompt: str, answer: str) -> str:
     `prompt` is the same conversation before the reply, and `answer` with `PLAIN_REPLY` in its place.
     """
     before, _, after = answer.rpartition(PLAIN_REPLY)
-    if rendered.startswith(before):
-        start = len(before)
-    elif rendered.startswith(prompt):
-        start = len(prompt)
-    else:
-        start = _end_of_markup(get_common_start(before, rendered))
+    begins = [len(begin) for begin in (before, prompt) if rendered.startswith(begin)]
+    start = max(begins, default=_end_of_markup(get_common_start(before, rendered)))
     text = rendered[start:]
     if text.endswith(after):
         return text.removesuffix(after).strip("\n")

@@ -1,7 +1,6 @@
 """Report VTC's actions to people.
 
 Report, summarize_report            the record of an exchange as plain data, and its summary in one line
-Draft, draft_dialect                a draft of the dialect of a reply that no dialect reads
 OUTCOMES                            words, signs and tones of outcomes
 Bodies, render_pane, render_diff    a request or a reply as a page of text, as received and as sent
 ExchangeSample, draw_charts         charts of many exchanges over time
@@ -10,7 +9,6 @@ Case, parse_cases, serialize_case   a recorded reply with the calls that it shou
 """
 
 from vtc.reporting.case import Case, parse_cases, serialize_case
-from vtc.reporting.drafting import Draft, draft_dialect
 from vtc.reporting.hints import explain_error, find_possible_call
 from vtc.reporting.outcomes import LEFT_ALONE, OUTCOMES, UNDER_WAY, Look
 from vtc.reporting.picture import ExchangeSample, draw_charts, pair_lines
@@ -24,7 +22,6 @@ __all__ = [
     "UNDER_WAY",
     "Bodies",
     "Case",
-    "Draft",
     "ExchangeSample",
     "Look",
     "Measures",
@@ -32,7 +29,6 @@ __all__ = [
     "Report",
     "count_entries",
     "describe_broken_prefix",
-    "draft_dialect",
     "draw_charts",
     "explain_error",
     "find_possible_call",

@@ -1,6 +1,15 @@
 """Chat templates: find one in a file, render it in a separate process, and check a dialect with it."""
 
 from vtc.cli.templates.checking import CaseResult, check_file, check_replies, write_cases
-from vtc.cli.templates.rendering import RenderError
+from vtc.cli.templates.files import load_template
+from vtc.cli.templates.rendering import RenderError, render_template
 
-__all__ = ["CaseResult", "RenderError", "check_file", "check_replies", "write_cases"]
+__all__ = [
+    "CaseResult",
+    "RenderError",
+    "check_file",
+    "check_replies",
+    "load_template",
+    "render_template",
+    "write_cases",
+]

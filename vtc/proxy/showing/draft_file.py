@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from vtc.deriving import draft_dialect
 from vtc.events import Call
-from vtc.reporting import Case, draft_dialect
+from vtc.reporting import Case
 from vtc.scrub import escape_invisible
 
 MAX_DIALECT_NAME_CHARS = 40
@@ -42,7 +43,7 @@ class DraftFile:
         draft = draft_dialect(case.text, tools, name)
         if draft is None:
             raise ValueError(f"the reply contains no offered tool with arguments: {', '.join(tools)}")
-        text = "".join(f"{line}\n" for line in draft.render_lines(case.text))
+        text = "".join(f"{line}\n" for line in draft.render_lines())
         path = folder / f"{name}.yaml" if folder and draft.calls else None
         return cls(text, draft.calls, draft.problem, path)
 

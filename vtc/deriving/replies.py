@@ -1,7 +1,6 @@
 """Draft the dialect of a reply that no dialect reads.
 
-The draft is based on the places of an offered tool's name, parameters and values. Many descriptions are tried on the
-reply, and the one that reads most of it is the draft. Facts that a single reply cannot show are marked as unsure.
+The draft is based on the places of an offered tool's name, parameters and values.
 """
 
 from __future__ import annotations
@@ -9,19 +8,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
-
-from vtc.dialects.reading.reader import Reader
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.forms import CODE_FENCES
-from vtc.dialects.syntax.grammar import compile_grammar
-from vtc.dialects.syntax.pattern import PatternError
-from vtc.events import Call, Text, Tool
-from vtc.profiles.document import format_count
-from vtc.scrub import escape_invisible
+from vtc.deriving.drafts import Draft, Sample, choose_draft, derive_conditions
+from vtc.deriving.slots import escape_pattern
+from vtc.events import Tool
 
 MAX_NAME_PLACES = 20
 """Maximum number of occurrences of a tool's name that are tried."""
@@ -35,13 +27,6 @@ MARKUP_BEFORE_KEY = re.compile(r"(?:<[^<>\n]*>[ \t]*)?(?:[<\[][^<>\[\]\n]*|[^\w\
 """Markup that ends before a key."""
 VALUE_END = re.compile(r"\n?</[^<>\n]+>|\n?\[/[^\[\]\n]+\]|\n?<\|[^|<>\n]*\|>|[^\w\s./-]{2,}|[\"'`;,]|\n|$")
 """Finds the end of a value."""
-PROMPT_TEMPLATE = """These are the tools:
-{% for tool in tools %}
-{{ tool.declaration.function | tojson }}
-{% endfor %}
-To use one, write:
-{{ example }}
-"""
 UNSEEN_KEYS = {
     "result": "not in the reply: the form in which the model expects results",
     "prompt": "not in the reply: the prompt that shows the tools to the model, if VTC writes them into the prompt",
@@ -49,92 +34,15 @@ UNSEEN_KEYS = {
 """Keys of which a reply shows nothing, and the reason for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A possible description of the reply's dialect."""
-
-    keys: Mapping[str, Any]
-    """Keys of the dialect's file."""
-    unsure: Mapping[str, str] = field(default_factory=dict)
-    """Reasons why values of keys are unsure, by key."""
-    calls: tuple[Call, ...] = ()
-    """The calls that the draft reads in the reply."""
-    rest: str = ""
-    """The rest of the reply's text."""
-    problem: str = ""
-    """The reason why the draft is not a valid description; empty if it is valid."""
-
-    def render_lines(self, text: str) -> Iterator[str]:
-        """Render the dialect's file, with the reply as a comment and with marks at unsure values."""
-        yield "# A draft by `vtc new-dialect` of this reply:"
-        yield "#"
-        # Escape invisible characters, because a file that users copy must not hide any.
-        yield from (f"#   {escape_invisible(line)}".rstrip() for line in text.strip().splitlines()[:20])
-        yield "#"
-        if self.calls:
-            yield f"# The draft reads {format_count(len(self.calls), 'call')} in it."
-        else:
-            yield f"# The draft reads no call in it: {self.problem or 'its patterns do not match'}."
-        unsure = {**UNSEEN_KEYS, **self.unsure}
-        if len(self.calls) < 2:
-            unsure["call"] = "the reply has one call; the text between two calls is not known"
-        for key, value in self.keys.items():
-            if key in unsure:
-                yield f"# unsure: {unsure[key]}"
-            if key == "prompt":
-                yield "prompt: |"
-                yield from (f"  {line}".rstrip() for line in value.splitlines())
-            else:
-                yield f"{key}: {escape_invisible(json.dumps(value, ensure_ascii=False))}"
-
-    def rank(self, tools: Mapping[str, Tool]) -> tuple[float, ...]:
-        """Return a rank that is higher for complete calls, more arguments, and values and text without markup.
-
-        Among invalid drafts, the one whose pattern covers most of the reply ranks highest.
-        """
-        if self.problem:
-            return False, False, 0, 0, 0, len(str(self.keys["call"]))
-        values = [json.loads(call.call.arguments) for call in self.calls]
-        wanted = [tools[call.call.name].schema.required for call in self.calls]
-        whole = all(name in arguments for arguments, names in zip(values, wanted, strict=True) for name in names)
-        texts = "".join(str(value) for arguments in values for value in arguments.values() if isinstance(value, str))
-        markup_characters = sum(character in "<>[]{}|=@\"'`" for character in texts + self.rest)
-        return (
-            not self.problem,
-            bool(self.calls) and whole,
-            len(self.calls),
-            sum(map(len, values)),
-            -markup_characters,
-            -len(str(self.keys["call"])),
-        )
-
-
 def draft_dialect(text: str, tools: Mapping[str, Tool], name: str) -> Draft | None:
     """Draft the dialect of a reply; None if it does not contain the name of a tool."""
-    drafts = [_try_draft(draft, text, tools, name) for draft in _list_drafts(text, tools)]
-    return max(drafts, key=lambda draft: draft.rank(tools), default=None)
-
-
-def _try_draft(draft: Draft, text: str, tools: Mapping[str, Tool], name: str) -> Draft:
-    """Read the reply with a draft; set `problem` if the draft is not a valid description."""
-    keys = {
-        "kind": "dialect",
-        "name": name,
-        **draft.keys,
-        "result": "Result of {name}:\n{result}",
-        "prompt": PROMPT_TEMPLATE,
-    }
-    try:
-        description = msgspec.convert(keys, Description)
-        description.check()
-        reader = Reader(compile_grammar((description,), (), (), ((), ())), tools)
-        events = [*reader.feed(text), *reader.finish()]
-    except ValueError as error:  # an invalid pattern or key
-        key = f"{error.key}: " if isinstance(error, PatternError) else ""
-        return Draft(keys, draft.unsure, problem=f"{key}{error}")
-    calls = tuple(event for event in events if isinstance(event, Call))
-    rest = "".join(event.raw for event in events if isinstance(event, Text))
-    return Draft(keys, draft.unsure, calls, rest)
+    draft = choose_draft(_list_drafts(text, tools), [Sample(text)], tools, name)
+    if draft is None:
+        return None
+    unsure = {**UNSEEN_KEYS, **draft.unsure}
+    if len(draft.calls) < 2:
+        unsure["call"] = "the reply has one call; the text between two calls is not known"
+    return replace(draft, source="this reply", sample=text, unsure=unsure)
 
 
 def _list_drafts(text: str, tools: Mapping[str, Tool]) -> Iterator[Draft]:
@@ -144,18 +52,8 @@ def _list_drafts(text: str, tools: Mapping[str, Tool]) -> Iterator[Draft]:
         for body in _find_call_sites(text, place.start(), place.end(), tools[place[0]]):
             for head in _list_heads(text, body.start):
                 for tail in _list_tails(text, body.end):
-                    call = f"{_escape_pattern(head)}{body.pattern}{_escape_pattern(tail)}"
-                    yield Draft({"call": call, **body.keys, **_derive_conditions(head)}, body.unsure)
-
-
-def _derive_conditions(head: str) -> dict[str, Any]:
-    """Derive keys that keep ordinary text from being read as a call.
-
-    Without a marker, the name must be that of a declared tool. A call in a code block must also end the reply.
-    """
-    if head.lstrip().startswith(CODE_FENCES):
-        return {"anchor": "line", "ends_reply": True, "names": "declared"}
-    return {} if head.strip() else {"names": "declared"}
+                    call = f"{escape_pattern(head)}{body.pattern}{escape_pattern(tail)}"
+                    yield Draft({"call": call, **body.keys, **derive_conditions(head)}, body.unsure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +72,7 @@ def _find_call_sites(text: str, start: int, end: int, tool: Tool) -> Iterator[_C
     yield from _find_envelopes(text, start, tool.name)
     opened = text.find("{", end, end + MAX_ARGUMENTS_DISTANCE)
     if opened >= 0 and (value := _parse_object(text, opened)) is not None:
-        yield _CallSite(start, value[1], f"{{name}}{_escape_pattern(text[end:opened])}{{args}}")
+        yield _CallSite(start, value[1], f"{{name}}{escape_pattern(text[end:opened])}{{args}}")
     if text[end : end + 1] == "(":
         closed = [match.end() for match in re.finditer(r"\)", text[end : end + 4096])]
         yield from (_CallSite(start, end + at, "{name}({kwargs})") for at in closed)
@@ -225,7 +123,7 @@ def _find_tagged_parameters(text: str, start: int, end: int, tool: Tool) -> Iter
     middle = run[0] if run else ""
     # Step 3: Try each possible end of a value.
     for closer, after_value in _find_closers(text, spans, middle):
-        param = f"{_escape_pattern(prefix)}{{key}}{_escape_pattern(middle)}{{value}}{closer}"
+        param = f"{escape_pattern(prefix)}{{key}}{escape_pattern(middle)}{{value}}{closer}"
         unsure = (
             {}
             if len(spans) > 1
@@ -233,7 +131,7 @@ def _find_tagged_parameters(text: str, start: int, end: int, tool: Tool) -> Iter
         )
         breaks = "\n" if text[after_value : after_value + 1] == "\n" and len(spans) > 1 else ""
         for line_break in dict.fromkeys([breaks, ""]):
-            pattern = f"{{name}}{_escape_pattern(after)}{{params}}"
+            pattern = f"{{name}}{escape_pattern(after)}{{params}}"
             yield _CallSite(start, after_value + len(line_break), pattern, {"param": param + line_break}, unsure)
 
 
@@ -244,12 +142,12 @@ def _find_closers(text: str, spans: Sequence[tuple[int, int]], middle: str) -> I
     begin = end + len(middle)
     repeated = re.compile(rf"\n?[^\w\s]+{re.escape(key)}[^\w\s]*").search(text, begin)
     if repeated:
-        yield _escape_pattern(repeated[0]).replace(key, "{key}"), repeated.end()
+        yield escape_pattern(repeated[0]).replace(key, "{key}"), repeated.end()
     quote = middle[-1:] if middle[-1:] in ("'", '"', "`") else ""
     if quote and (closed := text.find(quote, begin)) >= 0:
         yield quote, closed + 1
     for match in [*VALUE_END.finditer(text, begin)][:4]:
-        yield _escape_pattern(match[0]), match.end()
+        yield escape_pattern(match[0]), match.end()
 
 
 def _list_heads(text: str, start: int) -> list[str]:
@@ -286,8 +184,3 @@ def _is_markup(line: str) -> bool:
         and not plain[-1].isspace()
         and " " not in plain
     )
-
-
-def _escape_pattern(text: str) -> str:
-    """Escape a literal text for a pattern."""
-    return text.replace("{", "{{").replace("}", "}}")
