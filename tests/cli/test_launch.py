@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -211,6 +212,33 @@ def test_login_remains_on_the_makers_own_server(machine: Machine, server: str, m
     assert (seen["arguments"], seen["own"], seen["key"]) == (["--model", "opus"], True, "sk-mine")
     assert [request["model"] for request in model.requests] == ["my-model"]
     assert '"tool_calls"' in seen["reply"]
+
+
+@pytest.mark.rest
+def test_views_of_the_exchanges_are_named(machine: Machine, server: str) -> None:
+    """mitmweb runs at a free port; the terminal is the agent's, so its view is a command for another one."""
+    done = machine.launch(server, "--web", "--ui", "--set", "web_open_browser=false")
+    assert done.returncode == 0, done
+    port = machine.witnessed["url"].rpartition(":")[2].partition("/")[0]
+    listens, pages, watch = done.stderr.splitlines()
+    assert listens == f"vtc: VTC listens at http://127.0.0.1:{port}"
+    assert re.fullmatch(r"vtc: its pages are at http://127\.0\.0\.1:\d+/\?token=\w+", pages)
+    assert watch.endswith(f": vtc tail http://127.0.0.1:{port}")
+
+
+@pytest.mark.rest
+def test_old_logs_are_removed(machine: Machine, server: str) -> None:
+    """Only files of this name: the last four, and the new one, remain."""
+    for number in range(7):
+        log = machine.temporary / f"vtc-launch-{number}.log"
+        log.write_text("old")
+        os.utime(log, (number, number))
+    (machine.temporary / "vtc-launch-x.log").symlink_to("mine.txt")
+    (machine.temporary / "other-launch-x.log").write_text("mine")
+    log = machine.launch(server, "--", "exit", "3").stderr.split()[-1]
+    kept = [f"vtc-launch-{number}.log" for number in range(3, 7)]
+    found = {path.name for path in machine.temporary.iterdir()}
+    assert found == {*kept, Path(log).name, "vtc-launch-x.log", "other-launch-x.log"}
 
 
 @pytest.mark.rest

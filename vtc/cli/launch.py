@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -40,6 +42,8 @@ from vtc.proxy.showing.stats import Figures
 STARTUP_SECONDS = 60.0
 """Seconds that VTC has to answer after its start."""
 STARTUP_POLL_SECONDS = 0.05
+MAX_OLD_LOGS = 4
+"""Number of logs of earlier launches that are kept when one more is saved."""
 
 
 class LaunchError(click.ClickException):
@@ -73,6 +77,8 @@ class LaunchCommand(click.Command):
     type=VariableName(),
     help=f"The environment variable with the server's key. Without it, the key is `{PLACEHOLDER_KEY}`.",
 )
+@click.option("--web", is_flag=True, help="Run mitmweb, and print the address of its pages.")
+@click.option("--ui", is_flag=True, help="Print the command that shows the exchanges in another terminal.")
 @profile_directories
 @add_flags("launch")
 @set_option
@@ -81,6 +87,8 @@ def launch(
     upstream: str,
     model: str | None,
     key_env: str | None,
+    web: bool,
+    ui: bool,
     directories: tuple[Path, ...],
     sets: tuple[str, ...],
     **options: Any,
@@ -113,8 +121,7 @@ def launch(
         window = find_window(asker, profiles, chosen)
     if path and not options["api"]:  # because VTC probes servers only at their root
         options["api"] = ",".join(detect_apis(asker))
-    typed = programs.format_sets([*config.format_options(options), *sets])
-    typed += [word for directory in directories for word in ("--profiles", str(directory))]
+    typed = _build_arguments(config.format_options(options), sets, directories, web=web)
     arguments = [*typed, *(("--model", chosen) if chosen else ()), *(("--key-env", key_env) if key_env else ())]
     # Step 3: use a running VTC or start one, then run the agent.
     with ExitStack() as stack:
@@ -125,12 +132,13 @@ def launch(
         address = None if typed else _find_running(settings.port or programs.PORT, server, confdir)
         log = settings.flags["log"]
         proxy = None if address else stack.enter_context(OwnProxy.start(server, arguments, folder, log, confdir))
-        at = (address or (proxy.address if proxy else "")) + path
+        address = address or (proxy.address if proxy else "")
+        _report_address(address, proxy.find_page() if proxy and web else "", shown=ui)
+        at = address + path
         values = {"address": at, "model": chosen, "key": key, "folder": str(folder / "agent"), "window": window}
         setup = profile.setup(values)
         _write_files(setup, folder / "agent")
-        words = map(join_phrase, setup.arguments)
-        code = _run_agent([program, *words, *click.get_current_context().meta["arguments"]], setup)
+        code = _run_agent(program, setup, click.get_current_context().meta["arguments"])
         if proxy:
             proxy.stop(code)
     sys.exit(code)
@@ -143,6 +151,16 @@ def _find_program(agent: AgentProfile) -> str:
         advice = f": {agent.install}" if agent.install else ""
         raise LaunchError(f"{agent.title} is not installed; {join_words(agent.commands)} is not on PATH{advice}")
     return program
+
+
+def _build_arguments(
+    options: Iterable[str], sets: Sequence[str], directories: Sequence[Path], *, web: bool
+) -> list[str]:
+    """Build the arguments of `vtc run` that the user has chosen."""
+    arguments = programs.format_sets([*options, *sets])
+    if web:
+        arguments.append("--web")
+    return arguments + [word for directory in directories for word in ("--profiles", str(directory))]
 
 
 def _choose_local_server(agent: str, *, has_key: bool) -> str:
@@ -187,6 +205,16 @@ def _find_running(port: int, server: str, confdir: str) -> str | None:
     return address
 
 
+def _report_address(address: str, page: str, *, shown: bool) -> None:
+    """Print the address of VTC for people: in a terminal, or if a view of its exchanges was asked for."""
+    if page or shown or sys.stderr.isatty():
+        click.echo(f"vtc: VTC listens at {address}", err=True)
+    if page:
+        click.echo(f"vtc: its pages are at {page}", err=True)
+    if shown:  # this terminal is the agent's
+        click.echo(f"vtc: to watch the exchanges, run in another terminal: vtc tail {address}", err=True)
+
+
 class OwnProxy:
     """A VTC for one run of an agent; its output is written to a file."""
 
@@ -206,26 +234,34 @@ class OwnProxy:
 
         Without `own_log`, the user's log of exchanges, VTC writes one into `folder`.
         """
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as free, socket.create_server(("127.0.0.1", 0)) as free_for_pages:
+            port, web_port = (server.getsockname()[1] for server in (free, free_for_pages))
         # `-P` excludes the current folder from imports, because a module there could be called `vtc`.
         command = [sys.executable, "-P", "-m", "vtc", "run", server, "--host", "127.0.0.1", "--port", str(port)]
+        if "--web" in arguments and not any("web_port=" in argument for argument in arguments):
+            command += ["--set", f"web_port={web_port}"]
         command += arguments if own_log else [*arguments, "--log", str(folder / "exchanges.jsonl")]
         with (folder / "vtc.log").open("wb") as log:
             process = children.start_vtc(command, log, folder)
         proxy = cls(process, f"http://127.0.0.1:{port}", folder, confdir)
         try:
-            proxy._wait_until_ready(server)
+            proxy._wait_until_ready(server, web="--web" in arguments)
             yield proxy
         finally:
             children.stop_vtc(process)
 
-    def _wait_until_ready(self, server: str) -> None:
+    def find_page(self) -> str:
+        """Find the address of mitmweb's pages, with its token, in VTC's output; empty if it is not there yet."""
+        match = re.search(r"Web server listening at (\S+)", self._log.read_text("utf-8", "replace"))
+        return match[1] if match else ""
+
+    def _wait_until_ready(self, server: str, *, web: bool) -> None:
         """Wait until VTC answers; raise `ClickException` with its output if it does not start."""
         started_at = time.monotonic()
         while self._process.poll() is None and time.monotonic() - started_at < STARTUP_SECONDS:
             status, _ = request_status(Asker(self.address, seconds=1), self._confdir)
-            if status and status.is_in_front_of(server) and status.is_own:  # not another program that took the port
+            is_ready = status and status.is_in_front_of(server) and status.is_own  # not a program that took the port
+            if is_ready and (self.find_page() or not web):
                 return
             time.sleep(STARTUP_POLL_SECONDS)
         output = self._log.read_text("utf-8", "replace").strip()
@@ -240,6 +276,7 @@ class OwnProxy:
         if 0 < code < 128:  # a higher code denotes a signal
             faults.append(f"the agent ended with {code}")
         if faults:
+            _remove_old_logs()
             handle, name = tempfile.mkstemp(prefix="vtc-launch-", suffix=".log")
             os.close(handle)
             shutil.copyfile(self._log, name)
@@ -258,6 +295,19 @@ class OwnProxy:
         ):
             if count:
                 yield f"{fault}: {count}"
+
+
+def _remove_old_logs() -> None:
+    """Remove the logs of earlier launches of this user, except the last few."""
+    logs = list[tuple[float, Path]]()
+    for file in Path(tempfile.gettempdir()).glob("vtc-launch-*.log"):
+        with suppress(OSError):  # another launch may have removed it
+            facts = file.lstat()
+            if stat.S_ISREG(facts.st_mode) and (os.name == "nt" or facts.st_uid == os.getuid()):
+                logs.append((facts.st_mtime, file))
+    for _, file in sorted(logs)[:-MAX_OLD_LOGS]:
+        with suppress(OSError):
+            file.unlink()
 
 
 def _remove_folder(folder: Path) -> None:
@@ -283,8 +333,12 @@ def _build_environment(setup: AgentSetup) -> dict[str, str]:
     return variables
 
 
-def _run_agent(command: Sequence[str], setup: AgentSetup) -> int:
-    """Run an agent in the foreground; return its exit code, or 128 plus the number of the signal that ended it."""
+def _run_agent(program: str, setup: AgentSetup, more: Sequence[str]) -> int:
+    """Run an agent in the foreground with `more` arguments of the user.
+
+    Return its exit code, or 128 plus the number of the signal that ended it.
+    """
+    command = [program, *map(join_phrase, setup.arguments), *more]
     process = subprocess.Popen(command, env=_build_environment(setup))
 
     def forward_signal(number: int, _: FrameType | None) -> None:
