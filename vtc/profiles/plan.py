@@ -167,6 +167,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return any(guards.content for guards in self.stack.guards)
 
     @property
+    def stops_repeats(self) -> bool:
+        """True if a streamed reply that repeats itself is ended."""
+        by_policy = any(guards.stop_repeats for guards in self.stack.guards)
+        return {"on": True, "off": False}.get(self.stack.settings.stop_repeats, by_policy)
+
+    @property
     def in_pieces(self) -> bool:
         """True if text tool calls of a stream are forwarded in pieces, if possible."""
         return self.stack.client.deliver == "incremental" and not (self.stack.guards or self.buffered)
@@ -177,4 +183,5 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         protocol, stack = self.protocol, self.stack
         reads = bool(self.reading.dialects and protocol.tools) or protocol.client_text is not None
         changes = bool(stack.response_drop or stack.response_thoughts or stack.silences or self.server_model)
+        changes = changes or self.stops_repeats
         return reads or self.checks_calls or self.checks_text or changes or self.buffered

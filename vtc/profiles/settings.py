@@ -79,7 +79,31 @@ def list_settings(declared: type[msgspec.Struct]) -> Iterator[Setting]:
         yield replace(setting, name=field.name, type=kind, default=field.default, flag=setting.flag or field.name)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class StoppingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that end replies and requests which repeat themselves."""
+
+    stop_repeats: Annotated[
+        Switch,
+        Setting(
+            "Whether a streamed reply is ended once it repeats one block of text (at least 20 characters, 8 times in a "
+            "row, 2,000 characters in all). on: the client is told why, and the server's request is cancelled. off: it "
+            "is only reported. auto: as in the profiles, else off.",
+            "End a streamed reply that repeats one block of text.",
+            flag_sets="on",
+        ),
+    ] = "auto"
+    stop_loops: Annotated[
+        Literal["auto", "on"],
+        Setting(
+            "Whether an agent that repeats itself is stopped. on: a request after three identical calls with identical "
+            "results is answered with a message that says so. auto: as in the profiles, else it is only reported.",
+            "Stop an agent after three identical calls with identical results.",
+            flag_sets="on",
+        ),
+    ] = "auto"
+
+
+class Settings(StoppingSettings, frozen=True, kw_only=True):
     """The settings that a plan depends on; an empty string or `auto` leaves the choice to the profiles."""
 
     tools: Annotated[

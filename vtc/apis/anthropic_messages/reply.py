@@ -121,7 +121,7 @@ def render_stop(end: Finish, delta: Json, *, has_calls: bool, has_refusal: bool,
     # Step 1: keep the server's word if it has the canonical meaning, and agrees with the presence of calls.
     reason = end.native_reason
     meaning = STOP_REASON_TABLE[reason] if native and reason else STOP_REASONS.get(reason)
-    is_own = meaning == end.reason or (native and not reason and end.reason == "stop")
+    is_own = meaning == end.reason or (native and not (reason or end.is_assumed) and end.reason == "stop")
     if is_own and has_calls is {"stop": False, "tool_calls": True}.get(end.reason, has_calls):
         return {"stop_reason": end.native_reason, "stop_sequence": delta.get("stop_sequence")}
     # Step 2: otherwise choose the word for the canonical reason or, if that is none of these, for the blocks.

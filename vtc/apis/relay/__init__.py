@@ -78,6 +78,8 @@ class Relay[P: Pipeline]:
         self.dropped: dict[str, None] = {}
         """The kinds of frames that were dropped because no client of their API can parse them; for people."""
         self.is_whole = whole
+        self.stop_message = ""
+        """The message to the client if VTC ends the reply before the server does."""
         self.on_prompt_tokens: Callable[[int], None] | None = None
         """Called with the number of prompt tokens that the server counted."""
         self.on_error: Callable[[bytes], Failure | None] = lambda _: None
@@ -177,17 +179,19 @@ class Relay[P: Pipeline]:
         If it `breaks` off, nothing signals the end to the client, and a client of another API gets an error. For such a
         client a stream without a reason and without an end mark has broken off, too.
         """
-        writer = copy.copy(self.writer)
-        if not breaks and self._lacks_end(writer):
+        writer, message = copy.copy(self.writer), self.stop_message
+        if not (breaks or message) and self._lacks_end(writer):
             breaks, self.fault = True, BROKE_OFF
         writer.translator = replace(writer.translator, breaks=breaks)
-        parts = self.choices.end(self._last, complete=self.is_whole, is_whole=self.is_whole, breaks=breaks)
-        self.fault = self.fault or (NO_REASON if parts and not breaks else "")
+        parts = self.choices.end(
+            self._last, complete=self.is_whole, is_whole=self.is_whole, breaks=breaks, message=message
+        )
+        self.fault = self.fault or (NO_REASON if parts and not (breaks or message) else "")
         out, choices, _ = writer.send(parts)
         if breaks and not writer.same_api and not writer.ended:
             out += writer.encode_events((Failure("The model server broke off."),), 0)
         if not breaks:
-            out += writer.end()
+            out += writer.end(is_early=bool(message))
         out += writer.close()
         self.writer = writer
         self.choices.by_index.update(choices)

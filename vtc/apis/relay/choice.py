@@ -213,8 +213,10 @@ class Choices[P: Pipeline]:
         )
         return choice
 
-    def end(self, last: Frame, *, complete: bool, is_whole: bool, breaks: bool) -> list[ChoicePart]:
+    def end(self, last: Frame, *, complete: bool, is_whole: bool, breaks: bool, message: str = "") -> list[ChoicePart]:
         """End the choices that the server did not finish; one with calls gets a reason, unless the reply breaks off.
+
+        So does each one if VTC ends the reply with a `message` to the client.
 
         `last` is the last frame with deltas. Native calls must be complete for that, unless the server announced calls
         as the reason, or the reply `is_whole`.
@@ -228,11 +230,17 @@ class Choices[P: Pipeline]:
             entry = PendingFrame(last, after=(*pieces,), intact=False, begun=True)
             has_made_calls = choice.lifted or choice.whole or fate == "written"
             needs_reason = choice.owes_end or (has_made_calls and not choice.cut)
-            if (needs_reason or not self._same_api) and not breaks:
+            if (needs_reason or message or not self._same_api) and not breaks:
                 reason = _adapt_reason("stop", choice, fate)
-                entry = replace(entry, after=(*pieces, Finish(reason, choice.index, is_assumed=True)))
+                told = (Rewritten("", message),) if message else ()
+                entry = replace(entry, after=(*pieces, *told, Finish(reason, choice.index, is_assumed=True)))
             parts.append((choice, entry, [*self.unsettled.pop(choice.index, ()), *events]))
         return parts
+
+    @property
+    def has_open(self) -> bool:
+        """True if the server has not ended a choice."""
+        return not all(choice.ended for choice in self.by_index.values())
 
     def defers(self, choice: Choice, events: Sequence[object]) -> bool:
         """Defer the events of very many frames if they are only text; False if they are not."""

@@ -267,8 +267,8 @@ class FrameWriter(msgspec.Struct):
         self.deferred = (*self.deferred, frame.raw)
         return []
 
-    def end(self, frame: Frame | None = None) -> list[bytes]:
-        """End the reply; `frame` is the server's end."""
+    def end(self, frame: Frame | None = None, *, is_early: bool = False) -> list[bytes]:
+        """End the reply; `frame` is the server's end. `is_early`: VTC ends the reply before the server does."""
         out: list[bytes] = []
         if isinstance(self.encoder, TurnEncoder) and self.encoder.state == "held":
             self.ending = frame or self.ending
@@ -276,7 +276,7 @@ class FrameWriter(msgspec.Struct):
         frame = frame or self.ending
         if frame is not None and self.in_step and not self.strict:
             out, self.deferred = [*self.deferred, frame.raw], ()
-        elif frame is not None or not self.same_api:
+        elif frame is not None or is_early or not self.same_api:
             self.encoder = copy.copy(self.encoder)
             values = self.encoder.end()
             if not (values or self.has_written or self.same_api or self.ended):

@@ -187,6 +187,8 @@ def answer_to_loops(
     configured = [guards.loop for guards in plan.stack.guards if guards.loop]
     client = plan.protocol.client_text
     messages: Sequence[Message] = request.messages
+    if plan.stack.settings.stop_loops == "on":
+        configured.append(replace(loops.DEFAULT_LOOP, action="stop"))
     if not configured:
         if not plan.protocol.tools:
             return stop, steer

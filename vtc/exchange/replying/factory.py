@@ -30,6 +30,7 @@ from vtc.exchange.remembering.recorder import ReasoningRecorder
 from vtc.exchange.replying.expectation import Expectation
 from vtc.exchange.replying.fate import Fate
 from vtc.exchange.replying.native_calls import make_name_reader
+from vtc.exchange.replying.repeats import RepeatGuard
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.silence import classify_silence
 from vtc.exchange.replying.stages import Ids
@@ -133,7 +134,7 @@ class ReplyFactory:
                 protocol = replace_fields(plan.protocol, max_calls=0, limits_native=True)
                 plan = replace_fields(plan, protocol=protocol)
             hear = recorder.write if recorder and recorder.keeps_text and is_first else None
-            return self._make_pipeline(report, plan, hear, whole=whole)
+            return self._make_pipeline(report, plan, hear, repeats if is_first else RepeatGuard(report), whole=whole)
 
         def silent(reply: SilentReply) -> Silence | None:
             faults = [fault for pipeline in relay.choices.pipelines.values() for fault in pipeline.faults]
@@ -143,6 +144,11 @@ class ReplyFactory:
             report.errors.append(hints.explain_error(None, error))
             return self.expected.on_error(error)
 
+        def stop(message: str) -> None:
+            relay.stop_message = message
+
+        stops = self._plan.stops_repeats and not (whole or self._has_several_choices)
+        repeats = RepeatGuard(report, stop if stops else None)
         recorder = self._make_recorder()
         fate = replace(self._fate, bridged=self._is_bridged or self.expected.names is not None)
         encoder = self._client.encoder(self._form, self._plan.stack.response_drop)
@@ -217,7 +223,7 @@ class ReplyFactory:
         )
 
     def _make_pipeline(
-        self, report: Report, plan: Plan, hear: Callable[[str], None] | None, *, whole: bool
+        self, report: Report, plan: Plan, hear: Callable[[str], None] | None, repeats: RepeatGuard, *, whole: bool
     ) -> ReplyPipeline:
         """Create the pipeline of one choice of the reply."""
         think = self._plan.reading.thinking
@@ -235,12 +241,12 @@ class ReplyFactory:
         if policies or client:
             declared = plan.unoffered
             guards = build_chain(policies, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
-        text = TextReading(make_name_reader(dialects, self.make_reader), hear)
+        text = TextReading(make_name_reader(dialects, self.make_reader), hear, repeats=repeats)
         if reads:
             reader = self.make_reader(begins, incremental=in_pieces)
             guess = Guess(opened, whole) if opened or (begins == "reasoning" and not kept) else None
             thoughts = ReasoningCalls(self.make_reader(), guess, think.may_show, kept)
-            text = TextReading(text.read_name, hear, reader, thoughts, think.learned, beside_calls)
+            text = TextReading(text.read_name, hear, reader, thoughts, think.learned, beside_calls, repeats=repeats)
         return ReplyPipeline(
             plan,
             self._tools,

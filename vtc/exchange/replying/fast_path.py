@@ -24,7 +24,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -35,18 +34,17 @@ from vtc.apis.contract import Decoder
 from vtc.apis.relay import LastFrame, Relay
 from vtc.apis.text_template import TextTemplate, learn_template
 from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER, COMPILED_PATTERNS
-from vtc.dialects.reading.context import LOOKBEHIND_CHARACTERS
 from vtc.dialects.reading.reader import HeldCall
 from vtc.dialects.syntax.scan import INDENT, PlainRule
 from vtc.events import Delta, Event, ReasoningDelta, TextDelta
 from vtc.exchange.remembering.recorder import ReasoningRecorder
+from vtc.exchange.replying.repeats import RepeatGuard
 from vtc.exchange.replying.reply import ReplyPipeline
+from vtc.reporting.report import Report
 from vtc.wire.framing import Frame
 
 ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 """JSON escapes in texts that are forwarded unread."""
-_ESCAPED = {written.decode(): character for character, written in ESCAPES.items()}
-_ESCAPE = re.compile(r"\\.")
 _CODE = rb" {0,3}(?:\\t|>)|    "
 """Start of a line of code or of a quotation."""
 _BLOCK = rb": [|>]|(?:\A| )[|>][-+1-9]{0,2}(?:\\n|\Z)"
@@ -402,9 +400,9 @@ class FastPath:
         "_reading",
         "_recorder",
         "_relay",
+        "_repeats",
         "_shape",
         "_shapes",
-        "_tail",
         "_template",
         "_texts",
         "held",
@@ -424,7 +422,7 @@ class FastPath:
         self._texts: list[bytes] = []
         self._buffered_in_relay = 0  # 1 if the first frame is also buffered in the relay
         self._reading: ReplyPipeline | None = None  # parses the texts that are not forwarded
-        self._tail = deque[bytes](maxlen=LOOKBEHIND_CHARACTERS)  # texts that were forwarded unread
+        self._repeats = RepeatGuard(Report()).text  # also has the texts that were forwarded unread
         # Renders the frames for a client that is sent other ones, for example over a bridge; None if they are the same.
         self._template: TextTemplate | None = None
         self._followers: list[Callable[[bytes, Sequence[bytes]], None]] = []  # receive the frames that are sent
@@ -449,7 +447,10 @@ class FastPath:
         if text and is_alone and not (self._partial_frame or self._frames):
             if self._template or self._followers:
                 return self._forward([data], [text])
-            self._tail.append(text)
+            repeats = self._repeats
+            repeats.unwritten.append(text)
+            if len(repeats.unwritten) > repeats.max_unwritten:
+                self._catch_up()
             return [data]
         # Step 2: split any other chunk into frames. All must have the known shape and a text without stop characters.
         if text is None:
@@ -496,17 +497,19 @@ class FastPath:
             data = written
         for follow in self._followers:
             follow(data, texts)
-        self._tail.extend(texts[self._buffered_in_relay :] if self._buffered_in_relay else texts)
+        self._repeats.unwritten.extend(texts[self._buffered_in_relay :] if self._buffered_in_relay else texts)
         if self._buffered_in_relay:
             self._relay.drop_pending()
             if self._reading and (reader := self._reading.text.reader):
                 reader.release_whitespace()
             self._buffered_in_relay = 0
+        if len(self._repeats.unwritten) > self._repeats.max_unwritten:
+            self._catch_up()
         return [data]
 
     def take(self, chunk: bytes) -> bytes:
         """Return the buffered bytes and the chunk for the slow path, after the reader has caught up."""
-        if self.held or self._tail:
+        if self.held or self._repeats.unwritten:
             self._catch_up()
         data = b"".join([*self._frames[self._buffered_in_relay :], self._partial_frame, chunk])
         self._frames, self._texts, self._partial_frame, self._buffered_in_relay = [], [], b"", 0
@@ -517,18 +520,28 @@ class FastPath:
         if self.held:
             chunk = chunk[self.held.taken :]
         self.held = None
-        self._tail.clear()
+        self._repeats.unwritten.clear()
         return self.take(chunk)
 
     def _catch_up(self) -> None:
-        """Feed the reader the unread text: the end of the forwarded text, or all of a call."""
+        """Feed the reader the unread text: the forwarded text, or all of a call."""
         held, self.held = self.held, None
-        text = b"".join(self._tail).decode(errors="replace")
-        self._tail.clear()
+        repeats = self._repeats
+        joined = b"".join(repeats.unwritten)
+        repeats.unwritten.clear()
         if held and held.catch_up():
             raise ValueError("text that only makes a call longer became something else")
-        if text and self._reading and (reader := self._reading.text.reader):
-            reader.record_forwarded(_ESCAPE.sub(lambda escape: _ESCAPED[escape[0]], text) if "\\" in text else text)
+        if not joined:
+            return
+        try:
+            text: str = _decoded(b'"%b"' % joined)
+        except msgspec.DecodeError:  # half of a surrogate pair
+            text = joined.decode(errors="replace")
+        if self._reading and (reader := self._reading.text.reader):
+            reader.record_forwarded(text)
+        repeats.write(text)
+        if repeats.tell() >= repeats.max_unchecked:
+            repeats.check()
 
     def pause(self) -> None:
         """Forward nothing until another frame was parsed, because the frames are renumbered."""
@@ -564,6 +577,7 @@ class FastPath:
         self._reading = pipeline if isinstance(delta, TextDelta) and check.ends else None
         if waits and check.must_be_parsed(text):
             return
+        self._repeats = pipeline.repeats.text if isinstance(delta, TextDelta) else pipeline.repeats.reasoning
         self._followers = [*self._list_followers(delta)]
         if left is frame.raw:
             self._template = None

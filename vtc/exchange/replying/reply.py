@@ -16,6 +16,7 @@ from vtc.exchange.replying.content_rules import ContentRules
 from vtc.exchange.replying.expectation import NO_EXPECTATION, Expectation
 from vtc.exchange.replying.faults import REPORTED_EVENTS, FaultRecorder
 from vtc.exchange.replying.native_call_events import NativeCalls
+from vtc.exchange.replying.repeats import STEP_CHARACTERS
 from vtc.exchange.replying.stages import (
     MAX_GAP_NEWLINES,
     ClientTerms,
@@ -52,6 +53,7 @@ class ReplyPipeline:
         crosses: bool = False,
     ) -> None:
         """Set up the pipeline; `crosses` is set for a bridge, on which native calls are reported, too."""
+        self.repeats = text.repeats
         names = expected.names
         client, structured = plan.protocol.client_text, plan.protocol.client_text is None
         self.structured = structured
@@ -137,6 +139,10 @@ class ReplyPipeline:
                 return events
             if len(events) == 1 and type(events[0]) is Text:  # the usual case
                 self._text_end.extend(events[0].raw[-MAX_GAP_NEWLINES:])
+                repeats = self.repeats.text
+                repeats.write(events[0].raw)
+                if repeats.tell() >= repeats.max_unchecked:
+                    repeats.check()
                 return events
         if thoughts:
             for event in events:
@@ -146,6 +152,10 @@ class ReplyPipeline:
 
     def record_reasoning(self, text: str) -> None:
         self.text.record_reasoning(text)
+        repeats = self.repeats.reasoning
+        repeats.write(text)
+        if repeats.tell() >= repeats.max_unchecked:
+            repeats.check()
 
     def process_piece(self, delta: CallDelta) -> CallDelta | None:
         """Process a piece of a native call; return the part to send now, None if the call is buffered."""
@@ -175,6 +185,9 @@ class ReplyPipeline:
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         text, delivered, ended = self.text, self._limit.delivered, self._calls.ended
+        for repeats in (self.repeats.text, self.repeats.reasoning):
+            if repeats.tell() >= STEP_CHARACTERS:
+                repeats.check()
         again, rest = text.settle() if calls else ((), ())
         out = self._run_stages([*again, *rest, *text.finish([*self._calls.made, *calls], complete=complete)])
         if not (delivered or ended or calls):
@@ -198,6 +211,12 @@ class ReplyPipeline:
 
     def _run_stages(self, events: Sequence[Event], *, ends: bool = False) -> list[Event]:
         """Run events through the stages; `ends` finishes the stages, too."""
+        for event in events:
+            if isinstance(event, Text | Reasoning):
+                repeats = self.repeats.text if isinstance(event, Text) else self.repeats.reasoning
+                repeats.write(event.raw)
+                if repeats.tell() >= repeats.max_unchecked:
+                    repeats.check()
         staged = [*events]
         for stage in self._stages:
             staged = [out for event in staged for out in stage.feed(event)]

@@ -83,12 +83,14 @@ class Stream:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Process the next bytes of the body."""
         if (fast := self._fast_path) is None:
+            if self.stopped:
+                return []
             return [data] if (data := self._read(chunk, final=False)) else []
         started = self._clock() if fast.held else 0.0
         try:
             if (out := fast.feed(chunk)) is not None:
                 self.seconds += self._clock() - started if started else 0.0
-                return out
+                return [b"".join([*out, *self._stop()])] if self._relay.stop_message and out else out
             rest = fast.take(chunk)
         except Exception as error:
             data = self._fail(error) + (fast.give_back(chunk) if self.failed else b"")
@@ -101,7 +103,27 @@ class Stream:
         except Exception as error:
             data += self._fail(error)
         self.seconds += self._clock() - started
+        if self._relay.stop_message:
+            data += b"".join(self._stop())
         return [data] if data else []
+
+    @property
+    def stopped(self) -> bool:
+        """True if VTC has ended the reply before the server did."""
+        return self._finished and bool(self._relay.stop_message)
+
+    def _stop(self) -> list[bytes]:
+        """End a reply that repeats itself, with a message to the client; nothing if it has ended by itself."""
+        if self._finished or self.failed or self.broken or not self._relay.choices.has_open:
+            self._relay.stop_message = ""
+            return []
+        if self._fast_path:
+            self._fast_path.take(b"")
+            self._fast_path = None
+        self._frames.finish()  # the incomplete frame is dropped
+        self._relay.queued = []
+        self._report.notes.append("VTC ended the reply there (vtc_stop_repeats)")
+        return self._end(breaks=False)
 
     def finish(self) -> list[bytes]:
         """End the body (idempotent)."""
@@ -127,7 +149,8 @@ class Stream:
         if (breaks or self.failed) and self.turn:
             data += b"".join(self.release_end())
         if self._recorder:
-            self._recorder.stop() if breaks or self.failed or self.broken or failure else self._recorder.end()
+            is_incomplete = breaks or self.failed or self.broken or failure or self._relay.stop_message
+            self._recorder.stop() if is_incomplete else self._recorder.end()
         if unknown := self._relay.writer.translator.left_out:
             self._fate.report_unknown_parts(", ".join(unknown), self._report)
         if dropped := self._relay.dropped:
@@ -227,6 +250,8 @@ class Stream:
                 except UnreadableFrame as error:
                     self._drop_frame(str(error))
                 del unread[0]
+                if self._relay.stop_message and self._relay.choices.has_open:
+                    unread.clear()
             # Step 4: end the body. A partial frame is dropped unless everything unread may be sent.
             self._relay.queued, unread = unread, []
             if rest and not self._fate.is_open:

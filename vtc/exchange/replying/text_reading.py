@@ -17,7 +17,9 @@ from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.scan import PlainRule
 from vtc.events import Call, Event, Markup, Reasoning, Rewritten, Text, ToolCall, UnreadCall
+from vtc.exchange.replying.repeats import RepeatGuard
 from vtc.profiles.memory import Learned
+from vtc.reporting.report import Report
 
 MIN_TAG_CHARACTERS = 5
 """Characters after which the beginning of a tag is unambiguous."""
@@ -221,6 +223,8 @@ class TextReading:
     """Creates the reader of text after native calls."""
     leftovers: LeftoverMarkup | None = None
     """Leftover markup next to native calls."""
+    repeats: RepeatGuard = field(default_factory=lambda: RepeatGuard(Report()))
+    """Compares the text and the reasoning with themselves."""
     repeated: int = 0
     """Characters of events that were sent as reasoning before and are sent again as text."""
     _native: bool = False

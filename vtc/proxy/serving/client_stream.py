@@ -1,4 +1,5 @@
-"""The stream of an exchange to its client: detect that the client disconnects, and continue a reply after its end.
+"""The stream of an exchange to its client: detect that the client disconnects, continue a reply after its end, and end
+it before the server does.
 
 mitmproxy's `HttpStream` has no hooks for these, so its method that sends a reply is wrapped.
 """
@@ -9,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from mitmproxy import http
 from mitmproxy.hooks import all_hooks
@@ -17,7 +18,7 @@ from mitmproxy.proxy.commands import StartHook
 from mitmproxy.proxy.events import Event
 from mitmproxy.proxy.layer import CommandGenerator
 from mitmproxy.proxy.layers.http import HttpStream, SendHttp
-from mitmproxy.proxy.layers.http._events import RequestProtocolError, ResponseData
+from mitmproxy.proxy.layers.http._events import ErrorCode, RequestProtocolError, ResponseData, ResponseEndOfMessage
 
 # mitmproxy queues all events of an exchange, even the disconnect of its client, until its hooks have returned. In the
 # meantime a server would work on a follow-up request for a client that is gone, so VTC observes the disconnect itself.
@@ -38,6 +39,33 @@ _next_pieces: WeakKeyDictionary[http.HTTPFlow, list[bytes] | None] = WeakKeyDict
 def continue_reply(flow: http.HTTPFlow, continuation: AsyncIterator[list[bytes]]) -> None:
     """Register the continuation of a streamed reply; it is sent before mitmproxy's hook `response`."""
     _continuations.setdefault(flow, continuation)
+
+
+_ended_early: WeakSet[http.HTTPFlow] = WeakSet()
+"""The flows whose reply VTC has ended while the server still sends."""
+
+_original_stream_body = getattr(
+    HttpStream.state_stream_response_body, "__wrapped__", HttpStream.state_stream_response_body
+)
+
+
+def end_early(flow: http.HTTPFlow) -> None:
+    """End a streamed reply after the current chunk, and cancel the server's request."""
+    _ended_early.add(flow)
+
+
+def _stream_response_body(stream: HttpStream, event: Event) -> CommandGenerator[None]:
+    """Stream a chunk; then end the reply if VTC ends it early."""
+    yield from _original_stream_body(stream, event)
+    if stream.flow in _ended_early:
+        _ended_early.discard(stream.flow)
+        cancel = RequestProtocolError(stream.stream_id, "VTC has ended the reply", ErrorCode.CANCEL)
+        yield SendHttp(cancel, stream.context.server)
+        yield from _original_stream_body(stream, ResponseEndOfMessage(stream.stream_id))
+
+
+_stream_response_body.__wrapped__ = _original_stream_body  # type: ignore[attr-defined]
+HttpStream.state_stream_response_body = _stream_response_body  # type: ignore[method-assign]
 
 
 all_hooks.pop("vtc_continuation", None)  # registered by an earlier load of the script

@@ -17,6 +17,7 @@ from mitmproxy import ctx, http
 from vtc.exchange import Session
 from vtc.exchange.replying.stream import Stream
 from vtc.proxy.serving.bodies import LONG_CHUNK_BYTES, BodyRecorder
+from vtc.proxy.serving.client_stream import end_early
 from vtc.proxy.serving.originals import OriginalRequest
 from vtc.scrub import format_exception
 
@@ -126,7 +127,6 @@ def make_rewriter(
     bytes_before = 0  # bytes received before the silence
     received, sent, last = live.received, live.sent, live.received.last_chunks
     live.stream = stream
-    shows_progress = not live.observed
 
     def rewrite(chunk: bytes) -> list[bytes]:
         nonlocal silent_since, shown_at, bytes_before
@@ -134,6 +134,8 @@ def make_rewriter(
         try:
             if chunk:
                 out = stream.feed(chunk)
+                if stream.stopped and not live.observed:
+                    end_early(flow)
             else:
                 out = [] if at_end and stream.defers else live.end(flow)  # `at_end` sends deferred text
                 if at_end:
@@ -156,7 +158,7 @@ def make_rewriter(
             now = clock()
             if not silent_since:
                 silent_since, shown_at, bytes_before = now, now, received.size - len(chunk)
-            if shows_progress and now - shown_at >= 1:
+            if not live.observed and now - shown_at >= 1:
                 shown_at = now
                 _show_buffering(flow, received.size - bytes_before)
             if keep_alive and now - silent_since >= keep_alive and (frame := stream.keep_alive()) is not None:
