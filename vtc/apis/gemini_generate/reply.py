@@ -97,9 +97,10 @@ class Decoder(msgspec.Struct):
             elif isinstance(entry, Origin):
                 metadata.append(entry)
             else:
-                deltas.append(entry)
                 if isinstance(entry, CallDelta):
+                    entry = replace(entry, index=self.call_count)
                     self.call_count += 1
+                deltas.append(entry)
         return Decoded((*deltas,), (*metadata,), None if frame is received else frame)
 
     def _decode_metadata(self, event: Json) -> Iterator[FrameMetadata]:
@@ -238,15 +239,17 @@ class Encoder(msgspec.Struct):
                     parts += self._render_seals(self.call_count)
                 case Reasoning(text) | ReasoningDelta(text) if text and self._is_shown(event):
                     parts.append({"text": text, "thought": True})
-                case CallDelta(index=int()):
-                    self.pieces = {**self.pieces, choice: (*self.pieces.get(choice, ()), event)}
-                case CallDelta():
-                    call = ToolCall(event.name, event.arguments or "{}", event.id, event.source)
-                    parts += self._render_calls([call])
+                case CallDelta(name=name, index=index):
+                    parts += self._render_ended_call(choice) if name else ()
+                    if index is None or (name and event.last):
+                        call = ToolCall(name, event.arguments or "{}", event.id, event.source)
+                        parts += self._render_calls([call])
+                    else:
+                        self.pieces = {**self.pieces, choice: (*self.pieces.get(choice, ()), event)}
                 case Call(call=call):
                     parts += [*self._render_collected_calls(choice), *self._render_calls([call])]
                 case Text(text) | Rewritten(text=text) | RefusalText(text) if text:
-                    parts.append({"text": text})
+                    parts += [*self._render_ended_call(choice), {"text": text}]
                 case Finish():
                     end = event
                     parts += self._render_collected_calls(choice)
@@ -290,6 +293,13 @@ class Encoder(msgspec.Struct):
         """
         frame = {"candidates": [_render_candidate([], 0)], **self.head}
         return self.framing.encode([frame])[0] if self.head and not self.ended else None
+
+    def _render_ended_call(self, choice: int) -> list[Json]:
+        """Render the collected call before other content, if there is only one and the server has ended it."""
+        pieces = self.pieces.get(choice)
+        if not pieces or not pieces[-1].last or any(piece.index != pieces[-1].index for piece in pieces):
+            return []
+        return self._render_collected_calls(choice) if any(piece.arguments for piece in pieces) else []
 
     def _render_collected_calls(self, choice: int) -> list[Json]:
         """Render the calls that arrived in pieces."""
