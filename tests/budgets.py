@@ -17,17 +17,18 @@ from pathlib import Path, PurePosixPath
 from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
-    "vtc": 7_000,
+    "vtc": 7_150,
     "vtc/apis": 94_500,
     "vtc/cli": 44_550,
     "vtc/demo": 2_250,
     "vtc/deriving": 9_000,
-    "vtc/dialects": 99_550,
+    "vtc/dialects": 99_600,
     "vtc/exchange": 77_950,
     "vtc/guards": 12_600,
+    "vtc/library": 1_050,
     "vtc/profiles": 19_850,
     "vtc/proxy": 36_500,
-    "vtc/reporting": 12_800,
+    "vtc/reporting": 10_400,
     "vtc/wire": 3_400,
 }
 """Maximum number of tokens; `vtc` stands for the modules that are in no package of it."""

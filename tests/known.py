@@ -11,6 +11,7 @@ from vtc.wire.framing import MAX_FRAME_BYTES as MOST_FRAME
 
 __all__ = [
     "AGREEING",
+    "CORE_REQUIREMENTS",
     "EXPIRES",
     "MAX_BUFFERED_CALLS",
     "MAX_JSON_BYTES",
@@ -21,3 +22,5 @@ __all__ = [
     "NAMELESS_TOOL",
     "PLACEHOLDER",
 ]
+CORE_REQUIREMENTS = {"jinja2", "markupsafe", "msgspec", "regex", "yaml"}
+"""Packages of others that `import vtc` may import, and that reading and rendering need."""

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.known import CORE_REQUIREMENTS
 from vtc.dialects import load_dialect
 from vtc.profiles import builtin_directory, load_profiles
 
@@ -17,8 +18,6 @@ OUTSIDE_CORE = (
     "dialects.constrain",
 )
 """Packages of `vtc` that the core does not import."""
-REQUIREMENTS = {"jinja2", "markupsafe", "msgspec", "regex", "yaml"}
-"""Packages of others that the core may import."""
 OPTIONAL = {"cython_runtime", "typing_extensions"}
 """Packages that these import if they are installed."""
 
@@ -45,7 +44,7 @@ def test_the_core_loads_no_other_layer(loaded: list[str]) -> None:
 
 def test_the_core_requires_few_packages(loaded: list[str]) -> None:
     roots = {name.split(".")[0] for name in loaded}
-    allowed = {*sys.stdlib_module_names, *REQUIREMENTS, *OPTIONAL, "vtc"}
+    allowed = {*sys.stdlib_module_names, *CORE_REQUIREMENTS, *OPTIONAL, "vtc"}
     assert {root for root in roots - allowed if not root.startswith("_")} == set()
     assert "asyncio" not in roots
 

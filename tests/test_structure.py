@@ -41,12 +41,13 @@ RANKS = {
     "deriving": 7,
     "reporting": 7,
     "exchange": 8,
+    "library": 9,
     "proxy": 9,
     "demo": 10,
     "cli": 11,
     "__main__": 12,
 }
-OUTER = {"proxy", "cli", "demo", "__main__"}
+OUTER = {"library", "proxy", "cli", "demo", "__main__"}
 READS_FILES = {"profiles", "vtc/dialects/builtin.py"}
 IMPURE = {
     *("time", "random", "secrets", "uuid"),
@@ -119,7 +120,14 @@ def layer(path: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _imports(module: ast.Module) -> list[ast.Import | ast.ImportFrom]:
-    return [*find_nodes(module, ast.Import, ast.ImportFrom)]
+    """Return the imports that run, which are all but those for type checkers."""
+    for_types = {
+        inner
+        for node in find_nodes(module, ast.If)
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in node.body
+    }
+    return [node for node in find_nodes(module, ast.Import, ast.ImportFrom) if node not in for_types]
 
 
 @lru_cache(maxsize=256)

@@ -533,6 +533,21 @@ class Call(msgspec.Struct, frozen=True):
     spelled: ToolCall | None = None
     """The native call before VTC normalized it; it is forwarded in this form unless a policy changes the call."""
 
+    @property
+    def name(self) -> str:
+        """The name of the tool."""
+        return self.call.name
+
+    @property
+    def arguments(self) -> str:
+        """The arguments as the text of a JSON object."""
+        return self.call.arguments
+
+    @property
+    def id(self) -> str | None:
+        """The id of the call."""
+        return self.call.id
+
 
 class CallPiece(msgspec.Struct, frozen=True, gc=False):
     """A piece of a call that is still being parsed. The first has the name; a `Call` with a `rest` completes it."""

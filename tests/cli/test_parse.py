@@ -104,7 +104,9 @@ def test_the_dialects_and_reasoning_of_a_model(tools: Path) -> None:
     (found,) = decode_lines(run(tools, "--json", "--model", "Qwen/Qwen3-8B", text=f"<think>Well.</think>{CALL}"))
     assert (found["reasoning_content"], found["content"], len(found["calls"])) == ("Well.", "", 1)
     (found,) = decode_lines(run(tools, "--json", text=f"<think>Well.</think>{CALL}"))
-    assert (found["reasoning_content"], found["content"], len(found["calls"])) == ("", "<think>Well.</think>", 1)
+    assert (found["reasoning_content"], found["content"], len(found["calls"])) == ("Well.", "", 1)
+    (found,) = decode_lines(run(tools, "--json", text="<think> is a tag."))
+    assert (found["reasoning_content"], found["content"]) == ("", "<think> is a tag.")
 
 
 def test_tools_as_in_a_request_or_as_functions(tmp_path: Path) -> None:

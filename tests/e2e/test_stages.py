@@ -92,7 +92,7 @@ REPLY = [
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
     Stage(fast_path, "_compile"),
-    *(Stage(factory.ReplyFactory, name) for name in ("_make_pipeline", "make_reader")),
+    *(Stage(factory.ReplyFactory, name) for name in ("make_pipeline", "make_reader")),
     *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_run_stages")),
     *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.RecordCalls)),

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.control import strip_control_codes
 from rich.markup import escape
 
-from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import complete_names, load_profiles, profile_directories, read_text
 from vtc.cli.replies import GivenReply, add_reply_options, get_file_name, load_replies, parse_json_lines
@@ -25,7 +24,8 @@ from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
 from vtc.dialects.syntax.description import Description
 from vtc.events import CUT_OFF, NATIVE, Call, Event, Reasoning, Text, Tool, ToolCall, UnreadCall
 from vtc.exchange.replying.stages import Limit
-from vtc.json_text import decode_json, encode_json
+from vtc.json_text import decode_json
+from vtc.library import read_tools
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, choose_best
 from vtc.profiles.plan import Plan, ReadingPlan
@@ -175,7 +175,7 @@ class ReadingSetup:
         facts, unknown_tools = ModelFacts(syntax.own), self.options.unknown_tools
         reader = (TracedReader if self.trace else Reader)(syntax.grammar, self.tools, self.options, facts)
         limit = Limit(Plan(reading=ReadingPlan(unknown_tools=unknown_tools), unoffered=self.unoffered), self.tools)
-        events = [*reader.feed(reply.text), *reader.finish(complete=complete)]
+        events = reader.read_whole(reply.text, complete=complete)
         entries = _build_entries([passed for event in events for passed in limit.feed(event)], self.tools, reply)
         if isinstance(reader, TracedReader):
             entries["trace"] = [_describe_step(entry) for entry in reader.trace]
@@ -251,40 +251,14 @@ def _choose_dialects(profiles: Profiles, names: tuple[str, ...], model: ModelPro
     return list_dialects(profiles, model)
 
 
-_TOOL_FORM_KEYS = frozenset({"type", "function", "input_schema"})
-"""Keys that distinguish an entry of `tools` from a bare function."""
-
-
 def load_tools(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
-    """Parse a file of tools in the form of any API; return the functions and the names of all declared tools.
-
-    Each API ignores entries that are not in its form. Declared tools without a function are run by the server.
-    """
+    """Parse a file of tools in the form of any API, as `vtc.library.read_tools` does."""
     try:
-        value = decode_json(read_text(file).encode())
-        entries = value["tools"] if isinstance(value, dict) else value
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise ValueError("it is not a list of objects")
-        tools = [_wrap_bare_function(entry) for entry in entries]
-        body = encode_json({"model": "any", "messages": [], "input": [], "tools": tools})
-        requests = [api.request(body) for api in reversed(APIS)]
-        functions = {tool.name: tool for request in requests for tool in request.offer.tools}
-        declared = frozenset(name for request in requests for name in request.offer.declared)
-        if entries and not functions:
-            raise ValueError("no entry is a function")
-    except KeyError:
-        raise click.BadParameter(f"{file}: the object has no key `tools`", param_hint="--tools") from None
+        return read_tools(decode_json(read_text(file).encode()))
     except ValueError as error:
         raise click.BadParameter(
             f"{file}: not a list of tools as in a request: {error}", param_hint="--tools"
         ) from None
-    return functions, declared
-
-
-def _wrap_bare_function(entry: dict[str, Any]) -> dict[str, Any]:
-    """Wrap a bare function in an entry of `tools`; return any other entry unchanged."""
-    is_bare = "name" in entry and not _TOOL_FORM_KEYS & entry.keys()
-    return {"type": "function", "function": entry} if is_bare else entry
 
 
 MAX_SHOWN_STEP_CHARS = 60

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jmespath
-
 from vtc import json_schema, json_text
 from vtc.events import Call, Denied, Event, Intervention, Tool
 from vtc.guards.guard import Guard, ToolNames
@@ -35,6 +33,8 @@ class RuleKeys(NamedTuple):
 
 def collect_keys(reactors: Sequence[Reactor]) -> RuleKeys:
     """Collect the keys that rules name in their conditions and changes."""
+    import jmespath  # when used: `vtc.library` does not need it
+
     outer: set[str] = set()
     inner: set[str] = set()
     for reactor in reactors:

@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
-import jmespath
 import msgspec
 import regex
-from jmespath.exceptions import JMESPathError, JMESPathTypeError
 from msgspec.structs import replace
 
 from vtc import json_text
@@ -324,6 +322,8 @@ def _apply_changes(then: Then, name: str, arguments: dict[str, Any], budget: Bud
 
 def _find_value(path: str, arguments: Any) -> Any:
     """Find the value at a JMESPath; None if there is none. Raises `JMESPathError` if a function rejects its type."""
+    from jmespath.exceptions import JMESPathTypeError
+
     try:
         return compile_path(path)(arguments)
     except JMESPathTypeError as error:
@@ -335,9 +335,11 @@ def _find_value(path: str, arguments: Any) -> Any:
 @lru_cache(maxsize=1024)
 def compile_path(text: str) -> Callable[[Any], Any]:
     """Compile a JMESPath; raise ValueError if it is invalid."""
+    import jmespath  # when used: `vtc.library` does not need it
+
     try:
         return jmespath.compile(text).search
-    except JMESPathError as error:
+    except jmespath.exceptions.JMESPathError as error:
         reason = str(error).splitlines()[0].rstrip(":")
         raise ValueError(f"{text!r} is not a JMESPath: {reason}") from None
 

@@ -13,9 +13,6 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import brotli  # type: ignore[import-untyped]  # has no stubs
-import zstandard
-
 _MAX_OUTPUT_BYTES = 32 * 2**20
 """Maximum output of one `feed`, and of a whole body that expands more than `_MAX_EXPANSION` times."""
 _MAX_EXPANSION = 200
@@ -142,7 +139,7 @@ class _LimitedDecoder:
         for start in range(0, len(data), _SLICE_BYTES):
             try:
                 part = self._coding.decode(data[start : start + _SLICE_BYTES])
-            except (zlib.error, brotli.error, zstandard.ZstdError) as error:
+            except _list_errors() as error:
                 self._corrupt = f"the body is not valid {self._name}: {error}"
                 raise CorruptBody(self._corrupt, b"".join(parts)) from error
             size += len(part)
@@ -226,6 +223,8 @@ class _Deflate:
 
 class _Brotli:
     def __init__(self) -> None:
+        import brotli  # type: ignore[import-untyped]  # has no stubs
+
         self._stream = brotli.Decompressor()
 
     @property
@@ -243,10 +242,24 @@ def _gzip() -> _Coding:
     return _MemberSequence(lambda: zlib.decompressobj(zlib.MAX_WBITS | 16))
 
 
+def _zstd() -> _Coding:
+    import zstandard
+
+    return _MemberSequence(zstandard.ZstdDecompressor().decompressobj)
+
+
+def _list_errors() -> tuple[type[Exception], ...]:
+    """List the errors of all decompressors. Two of these are imported when used: `vtc.library` does not need them."""
+    import brotli
+    import zstandard
+
+    return (zlib.error, brotli.error, zstandard.ZstdError)
+
+
 _CODINGS: dict[str, Callable[[], _Coding]] = {
     "gzip": _gzip,
     "x-gzip": _gzip,
     "deflate": _Deflate,
     "br": _Brotli,
-    "zstd": lambda: _MemberSequence(zstandard.ZstdDecompressor().decompressobj),
+    "zstd": _zstd,
 }

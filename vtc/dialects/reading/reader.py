@@ -201,9 +201,10 @@ class Reader:
         """Return the buffered white space, which the caller sends as text."""
         return self._output.take_whitespace() if self._output.whitespace else ""
 
-    def read_whole(self, text: str) -> list[Event]:
-        """Parse a complete text."""
-        return [*self.feed(text), *self.finish()]
+    def read_whole(self, text: str, *, complete: bool = True) -> list[Event]:
+        """Parse a whole reply. Reasoning that an unknown model opens and never closes is text."""
+        events = [*self.feed(text), *self.finish(complete=complete)]
+        return [Text(text)] if self.in_unproved_reasoning else events
 
     def pause(self) -> list[Event]:
         """End one of a message's text blocks: decide all buffered text, as `finish` does, and start again."""
@@ -247,6 +248,11 @@ class Reader:
     def in_reasoning(self) -> bool:
         """True if the text so far ends inside the reasoning."""
         return self._state is State.REASONING
+
+    @property
+    def in_unproved_reasoning(self) -> bool:
+        """True if the text so far is taken for reasoning, but may be text."""
+        return self.in_reasoning and self.began_inside is None
 
     @property
     def begins(self) -> Begins:

@@ -134,7 +134,7 @@ class ReplyFactory:
                 protocol = replace_fields(plan.protocol, max_calls=0, limits_native=True)
                 plan = replace_fields(plan, protocol=protocol)
             hear = recorder.write if recorder and recorder.keeps_text and is_first else None
-            return self._make_pipeline(report, plan, hear, repeats if is_first else RepeatGuard(report), whole=whole)
+            return self.make_pipeline(report, plan, hear, repeats if is_first else RepeatGuard(report), whole=whole)
 
         def silent(reply: SilentReply) -> Silence | None:
             faults = [fault for pipeline in relay.choices.pipelines.values() for fault in pipeline.faults]
@@ -222,7 +222,7 @@ class ReplyFactory:
             store_reply=kept.store_reply if kept else None,
         )
 
-    def _make_pipeline(
+    def make_pipeline(
         self, report: Report, plan: Plan, hear: Callable[[str], None] | None, repeats: RepeatGuard, *, whole: bool
     ) -> ReplyPipeline:
         """Create the pipeline of one choice of the reply."""

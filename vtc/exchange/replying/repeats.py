@@ -135,8 +135,8 @@ class RepeatGuard:
 
     def record(self, found: Repetition) -> None:
         self.is_reported = True
-        what = f"repeats one block of {found.size} characters at least {found.times} times in a row"
+        repeats = f"repeats one block of {found.size} characters at least {found.times} times in a row"
         advice = "" if self._stop else "; vtc_stop_repeats=on ends such streams"
-        self._report.notes.append(f"the reply {what}{advice}")
+        self._report.notes.append(f"the reply {repeats}{advice}")
         if self._stop:
-            self._stop(f"\n\n(VTC ended this reply, because it {what}.)")
+            self._stop(f"\n\n(VTC ended this reply, because it {repeats}.)")

@@ -256,7 +256,7 @@ class TextReading:
     @property
     def _is_guessed(self) -> bool:
         """True if the text so far is taken for reasoning but may be text."""
-        return self.reader is not None and self.reader.in_reasoning and self.reader.began_inside is None
+        return self.reader is not None and self.reader.in_unproved_reasoning
 
     def settle(self) -> tuple[list[Event], list[Event]]:
         """End the guess that the reply began inside its reasoning, because the server makes native calls.
