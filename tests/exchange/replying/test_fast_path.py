@@ -136,7 +136,7 @@ def test_code_span_is_read_only_at_a_possible_end_of_its_paragraph(texts: list[s
 def test_several_frames_in_a_chunk_are_not_read(count: int) -> None:
     watched = begin_reply()
     frames = chat.make_text_chunks(*" all of this is plain".replace(" ", "| ").split("|")[1:] * 20)
-    frames = [*frames, *chat.make_text_chunks("a", "\n", "\n", "b ", "\n", "c") * 20]
+    frames = [*frames, *chat.make_text_chunks("a", "\n", "\n", "b ", "\n", "d") * 20]
     assert watched.reads(*(b"".join(frames[at : at + count]) for at in range(0, len(frames), count))) == 0
 
 
@@ -216,7 +216,7 @@ def test_frame_that_ends_in_white_space_waits_whole_for_the_next(text: str) -> N
         (["a", "b\n", "\n"], 1),
         (["a", "\n", " ", "\n"], 1),
         (["\n", " "], 0),
-        (["a ", "b", "\n", "c", "\n"], 4),
+        (["a ", "b", "\n", "d", "\n"], 4),
     ],
 )
 def test_white_space_alone_waits_with_the_frames_before_it(texts: list[str], pending: int) -> None:
