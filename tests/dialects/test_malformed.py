@@ -125,7 +125,7 @@ WELL_FORMED = [
     for file in derive.FILES
     if (material.CASES / "reading" / f"{file}.yaml").exists()
     for case in material.cases(file)
-    if case.calls and not case.repairs and not case.refusals
+    if case.calls and not case.repairs and not case.refusals and case.reader.get("lenient", True)
 ]
 
 
