@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import click
 import pytest
 from click.shell_completion import ShellComplete
+from click.testing import CliRunner
 
+from vtc import __version__
 from vtc.cli import MODULES, main
 
 
@@ -49,3 +52,19 @@ def test_a_command_is_loaded_when_it_is_asked_for() -> None:
     done = subprocess.run([sys.executable, "-c", load], capture_output=True, text=True, check=True)
     assert not {"vtc.cli.run", "vtc.cli.parse", "vtc.exchange"} & {*done.stdout.split()}
     assert {name for name in MODULES if main.get_command(click.Context(main), name)} == {*MODULES}
+
+
+def test_help_lists_each_command_once_below_a_heading() -> None:
+    result = CliRunner().invoke(main, ["-h"])
+    listed = re.findall(r"^  ([a-z][a-z-]+)  ", result.output, re.MULTILINE)
+    assert sorted(listed) == sorted(MODULES)
+    assert re.findall(r"^(\w[\w ]+):\n", result.output, re.MULTILINE) == ["Options", "Start", "Look", "Write profiles"]
+
+
+def test_a_misspelled_command_is_named_with_the_nearest_one() -> None:
+    result = CliRunner().invoke(main, ["launhc", "x"])
+    assert (result.exit_code, "no command 'launhc' (did you mean 'launch'?)" in result.output) == (2, True)
+
+
+def test_the_version_has_a_short_option() -> None:
+    assert CliRunner().invoke(main, ["-V"]).output.endswith(f"version {__version__}\n")

@@ -16,34 +16,32 @@ Exit codes:
   2  wrong arguments
 """
 
-MODULES = {
-    "addon-path": "common",
-    "check": "check",
-    "demo": "demo",
-    "doctor": "doctor",
-    "env": "env",
-    "explain": "explain",
-    "launch": "launch",
-    "new-dialect": "new_dialect",
-    "parse": "parse",
-    "probe": "probing.command",
-    "profiles": "profiles",
-    "render": "render",
-    "replay": "replay",
-    "run": "run",
-    "schema": "schema",
-    "stats": "stats",
-    "tail": "tail",
+SECTIONS = {
+    "Start": {"launch": "launch", "run": "run", "env": "env", "addon-path": "common", "demo": "demo"},
+    "Look": {
+        "probe": "probing.command",
+        "doctor": "doctor",
+        "tail": "tail",
+        "stats": "stats",
+        "explain": "explain",
+        "render": "render",
+        "parse": "parse",
+        "replay": "replay",
+        "profiles": "profiles",
+    },
+    "Write profiles": {"new-dialect": "new_dialect", "check": "check", "schema": "schema"},
 }
-"""The module of each command below `vtc.cli`; it is imported when the command is used."""
+"""The module of each command below `vtc.cli`, by the heading in the help; it is imported when the command is used."""
+MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 
 
 @click.group(
     cls=CommandGroup,
     modules={name: f"vtc.cli.{module}" for name, module in MODULES.items()},
+    sections=SECTIONS,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.version_option(__version__)
+@click.version_option(__version__, "-V", "--version")
 def main() -> None:
     """Virtual Tool Calling: translate tool calls between LLM clients and model servers."""

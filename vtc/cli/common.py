@@ -78,10 +78,16 @@ trust_settings = click.option(
 class CommandGroup(click.Group):
     """A group of commands that imports a command when it is used, and reports errors without a traceback."""
 
-    def __init__(self, *arguments: Any, modules: Mapping[str, str], **more: Any) -> None:
-        """Create the group; `modules` is the module of each command by the command's name."""
+    def __init__(
+        self, *arguments: Any, modules: Mapping[str, str], sections: Mapping[str, Iterable[str]], **more: Any
+    ) -> None:
+        """Create the group.
+
+        `modules` is the module of each command by the command's name; `sections` are the commands by heading, for help.
+        """
         super().__init__(*arguments, **more)
         self._modules = modules
+        self._sections = sections
 
     def list_commands(self, context: click.Context) -> list[str]:
         return [*self._modules]
@@ -92,12 +98,21 @@ class CommandGroup(click.Group):
             return command
         return None
 
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, self._modules))
+        for heading, names in self._sections.items():
+            commands = [(name.ljust(width), self.get_command(context, name)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl([(name, command.get_short_help_str(200)) for name, command in commands if command])
+
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = arguments[0]
         if re.search(r"://|:\d+/*\Z|\A\d+\Z", name) and self.get_command(context, name) is None:
             raise click.UsageError(f"{name} is not a command; to run VTC in front of it: vtc run {name}", context)
+        if name[:1].isalpha() and self.get_command(context, name) is None:
+            raise click.UsageError(f"no command {name!r}{suggest_nearest(name, self._modules)}", context)
         return super().resolve_command(context, arguments)
 
     def invoke(self, context: click.Context) -> Any:
