@@ -13,7 +13,7 @@ from typing import Any, Literal
 import brotli
 import httpx
 import pytest
-import zstandard
+from backports import zstd
 
 from tests.apis import chat
 from tests.e2e import http2, upstream
@@ -48,9 +48,8 @@ def encode_brotli(pieces: Iterable[bytes]) -> list[bytes]:
 
 
 def encode_zstd(pieces: Iterable[bytes]) -> list[bytes]:
-    encoder = zstandard.ZstdCompressor().compressobj()
-    flush = zstandard.COMPRESSOBJ_FLUSH_BLOCK
-    return [*(encoder.compress(piece) + encoder.flush(flush) for piece in pieces), encoder.flush()]
+    encoder = zstd.ZstdCompressor()
+    return [*(encoder.compress(piece, encoder.FLUSH_BLOCK) for piece in pieces), encoder.flush()]
 
 
 CODINGS: dict[str, Encode] = {"gzip": encode_gzip, "deflate": encode_deflate, "br": encode_brotli, "zstd": encode_zstd}

@@ -9,8 +9,11 @@ compresses tenfold, not ten thousandfold.
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import Protocol
 
 _MAX_OUTPUT_BYTES = 32 * 2**20
@@ -164,7 +167,7 @@ class _LimitedDecoder:
 
 
 class _CompressedMember(Protocol):
-    """The decompressor of one stream, as `zlib` and `zstandard` provide it."""
+    """The decompressor of one stream, as `zlib` and `zstd` provide it."""
 
     @property
     def eof(self) -> bool: ...
@@ -243,17 +246,19 @@ def _gzip() -> _Coding:
 
 
 def _zstd() -> _Coding:
-    import zstandard
+    return _MemberSequence(_import_zstd().ZstdDecompressor)
 
-    return _MemberSequence(zstandard.ZstdDecompressor().decompressobj)
+
+def _import_zstd() -> ModuleType:
+    """Import zstd: it is in the standard library since Python 3.14, and a package before."""
+    return import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
 
 def _list_errors() -> tuple[type[Exception], ...]:
     """List the errors of all decompressors. Two of these are imported when used: `vtc.library` does not need them."""
     import brotli
-    import zstandard
 
-    return (zlib.error, brotli.error, zstandard.ZstdError)
+    return (zlib.error, brotli.error, _import_zstd().ZstdError)
 
 
 _CODINGS: dict[str, Callable[[], _Coding]] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import brotli
 import pytest
-import zstandard
+from backports import zstd
 from mitmproxy import http
 from mitmproxy.addons.save import Save
 from mitmproxy.addons.view import View
@@ -25,7 +25,7 @@ CODINGS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "deflate": zlib.compress,
     "br": brotli.compress,
-    "zstd": zstandard.compress,
+    "zstd": zstd.compress,
 }
 
 
