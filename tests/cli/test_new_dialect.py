@@ -39,6 +39,7 @@ BOTH = {"path": "a/b.py", "limit": 20}
         ('[TOOL] read_file {"path": "a/b.py", "limit": 20} [/TOOL]', [("read_file", BOTH)]),
         ('<|call|>read_file<|args|>{"path": "a/b.py", "limit": 20}', [("read_file", BOTH)]),
         ('<|do|>{"tool": "read_file", "with": {"path": "a/b.py", "limit": 20}}<|done|>', [("read_file", BOTH)]),
+        ("<|do|>{'tool': 'read_file', 'with': {'path': 'a/b.py', 'limit': 20}}<|done|>", [("read_file", BOTH)]),
         ('@@read_file(path="a/b.py", limit=20)@@', [("read_file", BOTH)]),
         ('@@tool read_file path="a/b.py"@@', [("read_file", {"path": "a/b.py"})]),
         ('@@tool read_file path="a/b.py" limit="20" @@', [("read_file", BOTH)]),

@@ -13,8 +13,15 @@ import click
 from vtc.cli.common import load_profiles, profile_directories
 from vtc.cli.parse import load_tools
 from vtc.cli.replies import GivenReply, add_reply_options, get_file_name, load_replies
-from vtc.cli.templates import RenderError, load_template, render_template
-from vtc.deriving import SAMPLE_TOOLS, Draft, derive_dialect, draft_dialect
+from vtc.cli.templates import RenderError, load_templates, render_template
+from vtc.deriving import (
+    SAMPLE_TOOLS,
+    Draft,
+    UnknownFormError,
+    derive_dialect,
+    draft_dialect,
+    draft_response_template,
+)
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, Tool
@@ -56,7 +63,8 @@ def new_dialect(
     multiple replies, choose one with --flow, unless only one has a call that VTC does not read.
 
     With --template, the dialect is derived from the chat template of a model: replies with known calls are rendered,
-    and their differences show the form of calls. The draft is checked with these replies.
+    and their differences show the form of calls. The draft is checked with these replies. If the file holds a
+    `response_template`, which describes replies, that is translated instead.
 
     Exits with 1 if the draft parses no call, or if nothing can be drafted.
     """
@@ -86,9 +94,16 @@ def new_dialect(
 
 def _derive_from_template(template: Path, name: str, profiles: Profiles) -> NoReturn:
     """Derive the dialect of a chat template, print it, and exit."""
+    templates = load_templates(template)
+    draft: Draft | None
     try:
-        draft = derive_dialect(partial(render_template, load_template(template)), name)
-    except RenderError as error:
+        if templates.response:
+            draft = draft_response_template(templates.response, name)
+        elif templates.chat.strip():
+            draft = derive_dialect(partial(render_template, templates.chat), name)
+        else:
+            raise click.ClickException(f"{template}: there is no chat template and no `response_template` in it")
+    except (RenderError, UnknownFormError) as error:
         raise click.ClickException(f"{template}: {error}") from None
     if draft is None:
         raise click.ClickException(f"{template}: the template writes no call in a form that is known")

@@ -5,6 +5,7 @@ Both ways try many descriptions on samples and choose the one that reads most.
 Draft                          a description with the calls that it reads, and with marks at unsure values
 derive_dialect(render, name)   from the differences of replies that a template renders
 draft_dialect(text, tools, name)   from one reply
+draft_response_template(template, name)   from a description of replies by Transformers
 KnownCall, KnownReply          a reply whose calls are known
 write_replies, TemplateReplies the texts of replies as a chat template writes them
 """
@@ -12,6 +13,7 @@ write_replies, TemplateReplies the texts of replies as a chat template writes th
 from vtc.deriving.conversations import KnownCall, KnownReply, TemplateReplies, write_replies
 from vtc.deriving.drafts import Draft
 from vtc.deriving.replies import draft_dialect
+from vtc.deriving.response_template import UnknownFormError, draft_response_template
 from vtc.deriving.template import SAMPLE_TOOLS, derive_dialect
 
 __all__ = [
@@ -20,7 +22,9 @@ __all__ = [
     "KnownCall",
     "KnownReply",
     "TemplateReplies",
+    "UnknownFormError",
     "derive_dialect",
     "draft_dialect",
+    "draft_response_template",
     "write_replies",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import Any
 from vtc.deriving.conversations import KnownCall
 from vtc.deriving.differences import get_common_end, get_common_start, split_repeated
 from vtc.deriving.slots import KEY, STRING, TYPE, VALUE, make_pattern
+from vtc.dialects.arguments.python import PythonBody
 
 MAX_OBJECT_CHARS = 400
 """Maximum length of an object that is parsed as Python."""
@@ -84,24 +84,27 @@ def _find_object(text: str, at: int, call: KnownCall) -> Body | None:
 
 
 def _iterate_objects(text: str, at: int) -> Iterator[tuple[dict[str, Any], int, int, dict[str, Any]]]:
-    """Iterate over all objects, in JSON or as Python prints them, with their places and keys of the style."""
+    """Iterate over all objects, with their places and keys of their style."""
     for opened in re.finditer(r"\{", text[at:]):
-        start = at + opened.start()
-        try:
-            value, end = json.JSONDecoder().raw_decode(text, start)
-            if isinstance(value, dict):
-                yield value, start, end, {}
-            continue
-        except (ValueError, RecursionError):
-            pass
-        for closed in re.finditer(r"\}", text[start : start + MAX_OBJECT_CHARS]):
-            try:
-                value = ast.literal_eval(text[start : start + closed.end()])
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue
-            if isinstance(value, dict):
-                yield value, start, start + closed.end(), {"values": "repr"}
-            break
+        if found := parse_object(text, at + opened.start()):
+            value, end, style = found
+            yield value, at + opened.start(), end, dict(style)
+
+
+def parse_object(text: str, start: int) -> tuple[dict[str, Any], int, Mapping[str, Any]] | None:
+    """Parse an object, in JSON or as Python prints it; return it with its end and keys of its style."""
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        pass
+    else:
+        return value, end, {}
+    python = PythonBody("value", lenient=False)
+    end = python.feed(text[: start + MAX_OBJECT_CHARS], start, final=True)
+    if not python.done or python.error:
+        return None
+    value = json.loads(python.text())
+    return (value, end, {"values": "repr"}) if isinstance(value, dict) else None
 
 
 def _find_keywords(text: str, at: int, call: KnownCall) -> Body | None:

@@ -20,6 +20,8 @@ type RenderContext = Mapping[str, Any]
 type Render = Callable[[Sequence[RenderContext]], Sequence[Mapping[str, str]]]
 """Renders a template with each context; a result has the `text`, or the reason why it is `refused`."""
 
+MAX_REPLY_CHARS = 1 << 11
+"""Maximum length of a reply's text; longer ones are not read, because a template is untrusted."""
 QUESTION = "Please go on."
 PLAIN_REPLY = "Qvzx answer"
 """Text of a reply without a call, which no template contains."""
@@ -121,6 +123,8 @@ def _extract_replies(results: Sequence[Mapping[str, str]], replies: Mapping[str,
         text = extract_reply(result.get("text", ""), prompt=prompt, answer=answer)
         if "text" not in result:
             problems[name] = result.get("refused", "")
+        elif len(text) > MAX_REPLY_CHARS:
+            problems[name] = "the template writes much more than the reply"
         elif not _has_each_call(text, reply.calls):
             problems[name] = "the template does not write each call with each argument"
         else:

@@ -160,13 +160,16 @@ def try_draft(draft: Draft, samples: Sequence[Sample], tools: Mapping[str, Tool]
 
 def count_rendered(draft: Draft, samples: Sequence[Sample], tools: Mapping[str, Tool]) -> int:
     """Count the samples that the draft writes exactly as they are."""
-    count = 0
-    for sample in samples if not draft.problem else ():
-        calls = [
-            ToolCall(call.name, json.dumps(call.arguments, ensure_ascii=False), call.id) for call in sample.calls or ()
-        ]
-        count += write_calls(calls, draft.description, tools).strip() == sample.text.strip()
-    return count
+    if draft.problem:
+        return 0
+    texts = [render_calls(sample.calls or (), draft, tools).strip() for sample in samples]
+    return sum(text == sample.text.strip() for text, sample in zip(texts, samples, strict=True))
+
+
+def render_calls(calls: Sequence[KnownCall], draft: Draft, tools: Mapping[str, Tool]) -> str:
+    """Write calls as a draft describes them. Raises ValueError if its description is invalid."""
+    plain = [ToolCall(call.name, json.dumps(call.arguments, ensure_ascii=False), call.id) for call in calls]
+    return write_calls(plain, draft.description, tools)
 
 
 def _normalize(call: Call) -> tuple[str, str]:

@@ -5,12 +5,12 @@ The draft is based on the places of an offered tool's name, parameters and value
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from vtc.deriving.bodies import parse_object
 from vtc.deriving.drafts import Draft, Sample, choose_draft, derive_conditions
 from vtc.deriving.slots import escape_pattern
 from vtc.events import Tool
@@ -71,8 +71,8 @@ def _find_call_sites(text: str, start: int, end: int, tool: Tool) -> Iterator[_C
     """Find the possible arguments of a tool's name at `text[start:end]`, in all known forms."""
     yield from _find_envelopes(text, start, tool.name)
     opened = text.find("{", end, end + MAX_ARGUMENTS_DISTANCE)
-    if opened >= 0 and (value := _parse_object(text, opened)) is not None:
-        yield _CallSite(start, value[1], f"{{name}}{escape_pattern(text[end:opened])}{{args}}")
+    if opened >= 0 and (found := parse_object(text, opened)):
+        yield _CallSite(start, found[1], f"{{name}}{escape_pattern(text[end:opened])}{{args}}", found[2])
     if text[end : end + 1] == "(":
         closed = [match.end() for match in re.finditer(r"\)", text[end : end + 4096])]
         yield from (_CallSite(start, end + at, "{name}({kwargs})") for at in closed)
@@ -82,21 +82,15 @@ def _find_call_sites(text: str, start: int, end: int, tool: Tool) -> Iterator[_C
 def _find_envelopes(text: str, at: int, name: str) -> Iterator[_CallSite]:
     """Find the JSON objects that contain the name and an object of arguments."""
     for opened in [match.start() for match in re.finditer(r"\{", text[:at])][-3:]:
-        value = _parse_object(text, opened)
-        if value is None or value[1] <= at:
+        found = parse_object(text, opened)
+        if found is None or found[1] <= at:
             continue
-        named = [key for key, member in value[0].items() if member == name]
-        arguments = [key for key, member in value[0].items() if isinstance(member, dict)]
+        value, end, style = found
+        named = [key for key, member in value.items() if member == name]
+        arguments = [key for key, member in value.items() if isinstance(member, dict)]
         if named and arguments:
-            yield _CallSite(opened, value[1], "{json}", {"json": {"name": named[:1], "arguments": arguments[:1]}})
-
-
-def _parse_object(text: str, at: int) -> tuple[dict[str, Any], int] | None:
-    try:
-        value, end = json.JSONDecoder().raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None
-    return (value, end) if isinstance(value, dict) else None
+            keys = {"json": {"name": named[:1], "arguments": arguments[:1]}, **style}
+            yield _CallSite(opened, end, "{json}", keys)
 
 
 def _find_tagged_parameters(text: str, start: int, end: int, tool: Tool) -> Iterator[_CallSite]:

@@ -112,6 +112,7 @@ def derive_dialect(render: Render, name: str) -> Draft | None:
     unsure = {"prompt": OWN_PROMPT, **draft.unsure, **({} if result else {"result": NO_RESULT})}
     notes = [
         f"The draft reads {draft.exact} of {len(samples)} replies of the template exactly.",
+        *([f"A reply ends with {written.turn_end.strip()}."] if written.turn_end.strip() else []),
         *describe_reasoning(written.texts, written.prompt_end),
     ]
     sample = texts.get("two calls") or texts["one call"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -74,6 +76,10 @@ def test_a_template_in_a_known_dialect_is_reported(tmp_path: Path) -> None:
         ("{% for", "the template writes no call in a form that is known"),
         ("{{ 'x' * 1000000000000 }}", "the template writes no call in a form that is known"),
         ("x" * (1 << 19), "it is too long to be inspected"),
+        (
+            HERMES.replace("<tool_call>", "<tool_call>{{ '{' * 9999 }}"),
+            "the template writes no call in a form that is known",
+        ),
     ],
 )
 def test_a_template_without_calls_is_reported(source: str, message: str, tmp_path: Path) -> None:
@@ -88,3 +94,80 @@ def test_a_template_takes_the_place_of_a_reply(tmp_path: Path) -> None:
     result = run("new-dialect", "--template", tmp_path / "chat.jinja", tmp_path / "chat.jinja")
     assert result.exit_code == 2
     assert "--template needs no reply and no tools" in result.output
+
+
+CALL = {"type": "function", "function": {"name": "{name}", "arguments": "{content}"}}
+RESPONSE_FIELDS: dict[str, tuple[dict[str, Any], str]] = {
+    "JSON": ({"open_pattern": r"\s*<tool_call>", "close": "</tool_call>", "content": "json"}, made_templates.HERMES),
+    "other keys": (
+        {
+            "open": ["[CALLS]"],
+            "close": "[/CALLS]",
+            "content": "json",
+            "transform": {"function": {"name": "{content.tool}", "arguments": "{content.input}"}},
+            "transform_each": True,
+        },
+        made_templates.LIST,
+    ),
+    "tags": (
+        {
+            "open_pattern": r"<run=(?P<name>[^>\n]+)>",
+            "close_pattern": r"\s*</run>",
+            "content": "xml-inline",
+            "content_args": {"tag_pattern": r"<arg=(?P<key>[^>\n]+)>\s*(?P<value>.*?)\s*</arg>"},
+            "transform": CALL,
+        },
+        made_templates.PYTHON_TAGS,
+    ),
+    "marked strings": (
+        {
+            "open_pattern": r"<\|run>call:(?P<name>\w+)",
+            "close": "<run|>",
+            "content": "json",
+            "content_args": {"unquoted_keys": True, "string_delims": [["<|s|>", "<|s|>"]]},
+            "transform": CALL,
+        },
+        made_templates.MARKED_STRINGS,
+    ),
+    "keywords": (
+        {"open": "<|start|>", "close": "<|stop|>", "content": "python-call-list"},
+        made_templates.KEYWORDS,
+    ),
+}
+"""Fields of calls in response templates, each with a chat template that writes such calls."""
+
+
+@pytest.mark.parametrize("form", RESPONSE_FIELDS)
+def test_a_response_template_becomes_a_dialect(form: str, tmp_path: Path) -> None:
+    field, source = RESPONSE_FIELDS[form]
+    thoughts = {"open": "<think>", "close": "</think>", "content": "text"}
+    spec = {"start_anchor": "x", "fields": {"reasoning_content": thoughts, "tool_calls": field}}
+    (file := tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"response_template": spec, "chat_template": ""})
+    )
+    (tmp_path / "chat.jinja").write_text(source)
+    derived = run("new-dialect", "--template", file, "--name", "new")
+    assert derived.exit_code == 0, derived.output
+    assert 'reasoning: {open: "<think>", close: "</think>"}' in derived.stdout
+    (profiles := tmp_path / "profiles").mkdir()
+    (profiles / "new.yaml").write_text(derived.stdout, "utf-8")
+    checked = run("check", profiles, "--template", tmp_path / "chat.jinja", "--dialect", "new")
+    assert checked.exit_code == 0, f"{derived.stdout}\n{checked.output}"
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ({}, "it has no field `tool_calls`"),
+        ({"open": "<c>", "content": "kv-lines"}, "no dialect can express the content 'kv-lines'"),
+        ({"open_pattern": "<c(a|b)>", "content": "json"}, "no pattern can express '<c(a|b)>' from '(a|b)>' on"),
+        ({"open_pattern": "x" * 2000, "content": "json"}, "an expression is too long"),
+        ({"open": "<c>", "content": "xml-inline", "content_args": {"tag_pattern": "<a>"}}, "no dialect can express it"),
+        ({"open_pattern": "<(?P<other>a)>", "content": "json"}, "no dialect can express it"),
+    ],
+)
+def test_a_response_template_beyond_patterns_is_reported(field: dict[str, Any], message: str, tmp_path: Path) -> None:
+    (file := tmp_path / "response.yaml").write_text(json.dumps({"fields": {"tool_calls": field}}))
+    result = run("new-dialect", "--template", file)
+    assert result.exit_code == 1
+    assert message in result.output

@@ -1,13 +1,15 @@
-"""Find the chat template in a file: Jinja, `tokenizer_config.json`, `chat_template.json`, or a GGUF file's metadata."""
+"""Find the templates in a file: Jinja, `tokenizer_config.json`, `chat_template.json`, or a GGUF file's metadata."""
 
 from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import click
+import yaml
 
 MAX_FILE_BYTES = 1 << 26
 """Maximum size of a file that is read whole. Of a GGUF file, only the metadata at its start is read."""
@@ -22,28 +24,44 @@ TEMPLATE_NAMES = ("tool_use", "default")
 """Names of templates in a list, the preferred first."""
 
 
+class TemplateFile(NamedTuple):
+    """The templates in a file."""
+
+    chat: str = ""
+    """The chat template; empty if there is none."""
+    response: Mapping[str, Any] | None = None
+    """The `response_template`, which describes replies."""
+
+
 def load_template(path: Path) -> str:
     """Load the chat template in a file. Raises `click.ClickException` if there is none."""
-    with path.open("rb") as file:
-        if file.read(len(GGUF_MAGIC)) == GGUF_MAGIC:
-            template = _find_in_gguf(file)
-        else:
-            file.seek(0)
-            data = file.read(MAX_FILE_BYTES + 1)
-            if len(data) > MAX_FILE_BYTES:
-                raise click.ClickException(f"{path}: the file is too large for a template")
-            template = _find_in_text(data.decode("utf-8", "replace"))
-    if not template.strip():
+    if not (template := load_templates(path).chat.strip()):
         raise click.ClickException(f"{path}: there is no chat template in it")
     return template
 
 
-def _find_in_text(text: str) -> str:
+def load_templates(path: Path) -> TemplateFile:
+    """Load the templates in a file. Raises `click.ClickException` if it is no such file."""
+    with path.open("rb") as file:
+        if file.read(len(GGUF_MAGIC)) == GGUF_MAGIC:
+            return TemplateFile(_find_in_gguf(file))
+        file.seek(0)
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise click.ClickException(f"{path}: the file is too large for a template")
+    text = data.decode("utf-8", "replace")
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return text  # Jinja
-    template = document.get("chat_template") if isinstance(document, dict) else None
+        document = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else json.loads(text)
+    except (ValueError, RecursionError, yaml.YAMLError):
+        return TemplateFile(text)  # Jinja
+    if not isinstance(document, dict):
+        return TemplateFile()
+    response = document.get("response_template", document if "fields" in document else None)
+    return TemplateFile(_find_chat_template(document), response if isinstance(response, dict) else None)
+
+
+def _find_chat_template(document: Mapping[str, Any]) -> str:
+    template = document.get("chat_template")
     if isinstance(template, list):
         named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
         template = next((named[name] for name in (*TEMPLATE_NAMES, *named) if name in named), None)
