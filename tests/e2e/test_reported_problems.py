@@ -315,7 +315,8 @@ async def test_buffered_text_without_a_call_is_not_reported(start: Start) -> Non
 @pytest.mark.parametrize("before", [0, 2000])
 @pytest.mark.parametrize("keep", ["on", "off"])
 async def test_possible_call_in_no_dialect_is_reported(start: Start, keep: str, before: int) -> None:
-    lab = await start(chat.make_stream(*["I look. "] * before, "@@rea", "d(path=a.py)@@"), vtc_keep_bodies=keep)
+    texts = (f"I look at {number}. " for number in range(before))
+    lab = await start(chat.make_stream(*texts, "@@rea", "d(path=a.py)@@"), vtc_keep_bodies=keep)
     for stream in (True, False):
         await lab.post(chat.request(stream=stream))
         flow = await lab.flow()

@@ -102,3 +102,17 @@ def test_users_comment_is_unchanged() -> None:
     flow = make_flow()
     flow.comment = "see: this one"
     assert flows.strip_comment_prefix(flow) == "see: this one"
+
+
+@pytest.mark.parametrize(("comment", "mark"), [("", ""), ("mine was here", ":star:"), ("mine; and hers", "")])
+def test_comments_and_marks_of_others_stay(comment: str, mark: str) -> None:
+    flow = make_flow()
+    flow.comment, flow.marked = comment, mark
+    before = f"{comment}; " if comment else ""
+    for own in ("vtc: buffering", "vtc: read"):
+        flows.annotate(flow, own, ":hammer:")
+        assert (flow.comment, flow.marked) == (f"{before}{own}", mark or ":hammer:")
+    assert flows.strip_comment_prefix(flow) == f"{before}read"
+    flow = http.HTTPFlow.from_state(flow.get_state())
+    flows.annotate(flow, "", "")
+    assert (flow.comment, flow.marked) == (comment, mark)

@@ -43,7 +43,6 @@ from vtc.proxy.serving.server_request import NO_WEBSOCKET, build_request, declin
 from vtc.proxy.serving.side_questions import SideQuestions
 from vtc.proxy.serving.status_endpoint import StatusEndpoint
 from vtc.proxy.serving.stream_callable import (
-    BUFFERING_COMMENT,
     LiveExchange,
     format_break,
     make_observer,
@@ -455,11 +454,8 @@ class VirtualToolCalling:
         report["outcome"] = outcome
         flow.metadata[METADATA] = report
         self._log_file.write(flow, report)
-        if flow.comment.startswith(BUFFERING_COMMENT):
-            flow.comment = flow.marked = ""
         model = str(report.get("asked", ""))
-        if summary or model:
-            flow.comment = flows.format_comment(summary, model)
+        comment = flows.format_comment(summary, model) if summary or model else ""
+        flows.annotate(flow, comment, FLOW_MARKERS.get(outcome, "") if summary else "")
         if summary:
-            flow.marked = FLOW_MARKERS.get(outcome, "")
             self._event_log.write(flow, report, summary, outcome)

@@ -39,6 +39,9 @@ _MAX_SEARCHED_BYTES = 1 << 20
 
 
 COMMENT_PREFIX, NOTHING_CHANGED = "vtc", "nothing was changed"
+_COMMENT_SEPARATOR = "; "
+ANNOTATION = "vtc_annotation"
+"""Metadata key of VTC's own comment and mark of a flow."""
 MAX_MODEL_CHARS = 40
 """Maximum length of a model's name in a comment."""
 
@@ -143,13 +146,40 @@ def format_comment(summary: str, model: str) -> str:
     return ": ".join(filter(None, (prefix, _shorten(model), text)))
 
 
+def annotate(flow: http.HTTPFlow, comment: str, mark: str) -> None:
+    """Set VTC's comment and mark of a flow, or remove them if they are empty.
+
+    A comment of a person or of another addon stays before VTC's, and their mark stays in place of VTC's.
+    """
+    others, own_mark = _split_comment(flow)[0], (flow.metadata.get(ANNOTATION) or ("", ""))[1]
+    flow.comment = _join_comments(others, comment)
+    if flow.marked not in ("", own_mark):
+        mark = ""
+    else:
+        flow.marked = mark
+    flow.metadata[ANNOTATION] = [comment, mark]
+
+
+def _split_comment(flow: http.HTTPFlow) -> tuple[str, str]:
+    """Split a flow's comment into that of others and VTC's own; captures of older versions name no own one."""
+    own = (flow.metadata.get(ANNOTATION) or ("", ""))[0]
+    if not own and flow.comment.startswith(COMMENT_PREFIX):
+        own = flow.comment
+    if not own or not flow.comment.endswith(own):
+        return flow.comment, ""
+    return flow.comment.removesuffix(own).removesuffix(_COMMENT_SEPARATOR), own
+
+
+def _join_comments(*comments: str) -> str:
+    return _COMMENT_SEPARATOR.join(filter(None, comments))
+
+
 def strip_comment_prefix(flow: http.HTTPFlow) -> str:
-    """Return the comment without its prefix and the model; unchanged if a person wrote it."""
-    prefix, _, text = flow.comment.partition(": ")
-    if not prefix.startswith(COMMENT_PREFIX):
-        return flow.comment
+    """Return the comment without VTC's prefix and the model; unchanged if others wrote it."""
+    others, own = _split_comment(flow)
+    prefix, _, text = own.partition(": ")
     text = text.removeprefix(f"{_shorten((get_report(flow) or {}).get('asked', ''))}: ")
-    return f"{prefix.removeprefix(COMMENT_PREFIX)} {text}".strip()
+    return _join_comments(others, f"{prefix.removeprefix(COMMENT_PREFIX)} {text}".strip())
 
 
 def _shorten(model: str) -> str:

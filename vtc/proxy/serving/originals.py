@@ -103,5 +103,4 @@ def restore_received(flow: http.HTTPFlow) -> None:
             request.headers[name] = value.replace(KEY_PLACEHOLDER, key)
     for metadata in (METADATA, flows.RECEIVED_BODY["reply"]):
         flow.metadata.pop(metadata, None)
-    if flow.comment.startswith("vtc"):
-        flow.comment, flow.marked = "", ""
+    flows.annotate(flow, "", "")

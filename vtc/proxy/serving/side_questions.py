@@ -119,7 +119,7 @@ class SideQuestions:
             self._pending[flow] = partial(_render_count, side_question, answer)
         else:
             flow.response = http.Response.make(200, answer, {"content-type": "application/json"})
-        flow.comment = f"vtc: {side_question.kind}, as {side_question.client} has it"
+        flows.annotate(flow, f"vtc: {side_question.kind}, as {side_question.client} has it", "")
         return True
 
     def _ask_about_models(

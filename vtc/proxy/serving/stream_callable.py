@@ -16,6 +16,7 @@ from mitmproxy import ctx, http
 
 from vtc.exchange import Session
 from vtc.exchange.replying.stream import Stream
+from vtc.proxy import flows
 from vtc.proxy.serving.bodies import LONG_CHUNK_BYTES, BodyRecorder
 from vtc.proxy.serving.client_stream import end_early
 from vtc.proxy.serving.originals import OriginalRequest
@@ -190,6 +191,6 @@ def make_observer(stream: Stream, live: LiveExchange, flow: http.HTTPFlow) -> Ca
 
 def _show_buffering(flow: http.HTTPFlow, size: int) -> None:
     """Show in the list of flows that a call is being buffered."""
-    flow.comment, flow.marked = f"{BUFFERING_COMMENT}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
+    flows.annotate(flow, f"{BUFFERING_COMMENT}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:")
     if view := ctx.master.addons.get("view"):
         view.update([flow])
