@@ -27,7 +27,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/guards": 12_600,
     "vtc/library": 1_050,
     "vtc/profiles": 19_850,
-    "vtc/proxy": 36_700,
+    "vtc/proxy": 36_800,
     "vtc/reporting": 10_400,
     "vtc/wire": 3_450,
 }

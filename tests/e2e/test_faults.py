@@ -251,6 +251,7 @@ async def test_client_disconnects_during_a_stream(after: int, start: Start) -> N
     async with asyncio.timeout(PATIENCE):
         await lab.upstream.gone.wait()
     assert flow.error is not None
+    assert re.search(r"the client left after \d+\.\d s; the server had begun its reply", flow.comment)
     assert flow.metadata["vtc"]["failures"] == []
     assert not lab.proxy.addon._live
 

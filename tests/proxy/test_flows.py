@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from mitmproxy import http
+from mitmproxy.connection import ConnectionState
+from mitmproxy.flow import Error
 from mitmproxy.io import FlowWriter
 from mitmproxy.test import tflow, tutils
 
@@ -116,3 +118,21 @@ def test_comments_and_marks_of_others_stay(comment: str, mark: str) -> None:
     flow = http.HTTPFlow.from_state(flow.get_state())
     flows.annotate(flow, "", "")
     assert (flow.comment, flow.marked) == (comment, mark)
+
+
+@pytest.mark.parametrize(
+    ("message", "is_connected", "expected"),
+    [
+        ("Client disconnected.", False, True),
+        ("stream reset by client (CANCEL)", True, True),
+        ("peer closed connection", False, True),
+        ("peer closed connection", True, False),
+        ("Server disconnected.", True, False),
+        (None, True, False),
+    ],
+)
+def test_a_client_that_has_left_is_recognized(message: str | None, is_connected: bool, expected: bool) -> None:
+    flow = make_flow()
+    flow.error = Error(message) if message else None
+    flow.client_conn.state = ConnectionState.OPEN if is_connected else ConnectionState.CLOSED
+    assert flows.has_client_left(flow) is expected

@@ -390,7 +390,11 @@ class VirtualToolCalling:
     def error(self, flow: http.HTTPFlow) -> None:
         self._store_unchanged_reply(flow)
         live = self._live.get(flow)
-        if live and flow.error and not flow.server_conn.timestamp_tcp_setup:
+        if live and flows.has_client_left(flow):
+            seconds = time.time() - flow.request.timestamp_start
+            begun = "had begun its reply" if flow.response else "had not answered"
+            live.session.report.notes.append(f"the client left after {seconds:.1f} s; the server {begun}")
+        elif live and flow.error and not flow.server_conn.timestamp_tcp_setup:
             live.session.report.errors.append(side_questions.explain_unreachable(flow, flow.error.msg))
         self.finish_exchange(flow)
 

@@ -140,6 +140,13 @@ def get_report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:
     return validate_report(flow.metadata.get(METADATA))
 
 
+def has_client_left(flow: http.HTTPFlow) -> bool:
+    """Return True if the exchange ended because its client closed the connection or the stream."""
+    message = flow.error.msg if flow.error else ""
+    closed = message == "peer closed connection" and not flow.client_conn.connected
+    return closed or message.startswith("Client disconnected") or "reset by client" in message
+
+
 def format_comment(summary: str, model: str) -> str:
     """Format the comment in the list of flows, which has no column for the model: `vtc: qwen3: read, …`."""
     prefix, _, text = (summary or f"{COMMENT_PREFIX}: {NOTHING_CHANGED}").partition(": ")
