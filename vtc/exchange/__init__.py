@@ -31,7 +31,6 @@ from vtc.exchange.remembering.past import PlannedExchange, make_plan_maker
 from vtc.exchange.remembering.responses import ResponseStore
 from vtc.exchange.replying.factory import ReplyFactory, is_warm
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, WITHHELD, Fate, LocalReply, OwnReplies
-from vtc.exchange.replying.repeats import RepeatGuard
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.stream import Stream
 from vtc.exchange.whole_replies import Ask, NoAnswer, WholeReplies
@@ -308,7 +307,7 @@ class Session:
 
     def create_pipeline(self, *, whole: bool) -> ReplyPipeline:
         """Create the pipeline for the text of a reply that arrives without frames, as a `whole` or in pieces."""
-        return self._factory.make_pipeline(self.report, self.plan, None, RepeatGuard(self.report), whole=whole)
+        return self._factory.make_pipeline(self.report, self.plan, whole=whole)
 
     def continue_reply(self, first: Stream, clock: Callable[[], float] = float) -> Stream:
         """Create the stream for the reply to `whole.reminder.encode_question`, which continues the first reply."""

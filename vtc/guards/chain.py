@@ -48,8 +48,8 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     loop: Loop | None = None
     """A limit on the repetitions of an agent; null for none."""
     stop_repeats: bool = False
-    """True if a streamed reply is ended once it repeats one block of text: at least 20 characters, 8 times in a row and
-    2,000 characters in all, outside code blocks and calls. Otherwise this is only reported."""
+    """True if a reply is ended once it repeats one block of text: at least 20 characters, 8 times in a row and 2,000
+    characters in all, outside code blocks and calls. Otherwise this is only reported."""
     on_failure: OnFailure = "refuse"
     """Fate of a call if a policy that may deny or change it fails, and of unreadable content under such a policy:
     `refuse` denies it, `pass` forwards it as without the policy. A rule that only tags or steers is skipped."""

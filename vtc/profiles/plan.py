@@ -168,7 +168,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stops_repeats(self) -> bool:
-        """True if a streamed reply that repeats itself is ended."""
+        """True if a reply that repeats itself is ended, or its text is cut."""
         by_policy = any(guards.stop_repeats for guards in self.stack.guards)
         return {"on": True, "off": False}.get(self.stack.settings.stop_repeats, by_policy)
 

@@ -85,10 +85,11 @@ class StoppingSettings(msgspec.Struct, frozen=True, kw_only=True):
     stop_repeats: Annotated[
         Switch,
         Setting(
-            "Whether a streamed reply is ended once it repeats one block of text (at least 20 characters, 8 times in a "
-            "row, 2,000 characters in all). on: the client is told why, and the server's request is cancelled. off: it "
-            "is only reported. auto: as in the profiles, else off.",
-            "End a streamed reply that repeats one block of text.",
+            "Whether a reply is ended once it repeats one block of text (at least 20 characters, 8 times in a row, "
+            "2,000 characters in all). on: the client is told why, and the server's request is cancelled; the rest of "
+            "the text of a reply that is not streamed, or has several choices, is left out. off: it is only reported. "
+            "auto: as in the profiles, else off.",
+            "End a reply that repeats one block of text.",
             flag_sets="on",
         ),
     ] = "auto"

@@ -106,10 +106,11 @@ ENDED = "(VTC ended this reply, because it repeats one block of 29 characters at
 FOUND = "the reply repeats one block of 29 characters at least "
 
 
-def open_reply(client: str, server: str, **settings: Any) -> Session:
+def open_reply(client: str, server: str, *, stream: bool = True, choices: int = 1, **settings: Any) -> Session:
     plans = planner(**({} if client == server else {"upstream_api": (server,)}), **settings)
-    facts = Facts(user_agent="agent", path=SHAPES[client].build_path(stream=True))
-    session = Session.open(BY_NAME[client], make_request_body(client, stream=True), facts, plans, "s")
+    facts = Facts(user_agent="agent", path=SHAPES[client].build_path(stream=stream))
+    body = make_request_body(client, stream=stream, **({"n": choices} if choices > 1 else {}))
+    session = Session.open(BY_NAME[client], body, facts, plans, "s")
     session.request()
     return session
 
@@ -190,12 +191,96 @@ def test_short_reply_is_ended_in_every_cut_or_in_none(server: str) -> None:
         assert len(found) == 1, times
 
 
-def test_whole_reply_is_only_reported() -> None:
-    session = open_reply("openai-chat", "openai-chat", stop_repeats="on")
-    body = pairs.make_whole_reply("openai-chat", LINE * 400, ())
+CUT = "\n\n(VTC left out the rest of this text, because it repeats one block of 29 characters at least "
+LEFT_OUT = "VTC left out the rest of the text (vtc_stop_repeats)"
+
+
+def check_cut(text: str) -> None:
+    """Check that the text was cut after the first repetitions, and that the client is told why."""
+    kept, _, why = text.partition(CUT)
+    assert kept in f"I look.\n\n{LINE * 400}"
+    assert MIN_CHARACTERS <= len(kept) <= MIN_CHARACTERS + 2 * STEP_CHARACTERS
+    assert why.endswith(" times in a row.)")
+
+
+@pytest.mark.every
+@pytest.mark.parametrize(("client", "server"), pairs.PAIRS)
+@pytest.mark.parametrize("calls", [(), pairs.READ], ids=["text", "call"])
+def test_whole_reply_that_repeats_itself_is_cut(client: str, server: str, calls: pairs.Calls) -> None:
+    """The client also gets the calls of the reply."""
+    session = open_reply(client, server, stream=False, stop_repeats="on")
+    body = pairs.make_whole_reply(server, f"I look.\n\n{LINE * 400}", calls)
+    read = pairs.read(client, session.whole.rewrite(body), stream=False)
+    check_cut(read.text)
+    assert read == pairs.make_content(read.text, calls)
+    found, left_out = session.report.notes
+    assert found.startswith(FOUND)
+    assert left_out == LEFT_OUT
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("server", SHAPES)
+def test_whole_reply_is_only_reported_without_the_setting(server: str) -> None:
+    session = open_reply(server, server, stream=False)
+    body = pairs.make_whole_reply(server, LINE * 400, ())
     assert session.whole.rewrite(body) == body
     (note,) = session.report.notes
     assert note.startswith(FOUND)
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_text_before_a_text_call_is_searched(*, stops: bool) -> None:
+    """The call is delivered; until its end it is part of the buffered text."""
+    session = open_reply("openai-chat", "openai-chat", stream=False, **({"stop_repeats": "on"} if stops else {}))
+    call = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
+    body = pairs.make_whole_reply("openai-chat", f"{LINE * 100}{call}")
+    read = pairs.read("openai-chat", session.whole.rewrite(body), stream=False)
+    assert session.report.notes[0].startswith(FOUND)
+    assert read == pairs.make_content(read.text, pairs.READ)
+    if stops:
+        check_cut(read.text)
+    else:
+        assert read.text.strip() == (LINE * 100).strip()
+
+
+def test_whole_reply_that_ends_at_the_limit_is_not_cut() -> None:
+    """Nothing is left out, so that the client needs no message."""
+    session = open_reply("openai-chat", "openai-chat", stream=False, stop_repeats="on")
+    body = pairs.make_whole_reply("openai-chat", (LINE * 400)[:MIN_CHARACTERS])
+    assert session.whole.rewrite(body) == body
+    assert len(session.report.notes) == 1
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.parametrize("stream", [True, False])
+def test_each_choice_is_searched(*, stream: bool, stops: bool) -> None:
+    """The second choice repeats itself; the first one is delivered whole."""
+    settings = {"stop_repeats": "on"} if stops else {}
+    session = open_reply("openai-chat", "openai-chat", stream=stream, choices=2, **settings)
+    texts = [f"{number}\n" for number in range(400)], [LINE] * 400
+    if stream:
+        chunks = [chat.make_text_chunks(*pieces, index=index) for index, pieces in enumerate(texts)]
+        ends = [chat.chunk({}, "stop", index=index) for index in (0, 1)]
+        body = b"".join([*(one for both in zip(*chunks, strict=True) for one in both), *ends, chat.DONE])
+        _, out, rest = feed_until_stopped(session, body, 100)
+        assert not rest
+    else:
+        choices = [
+            {"index": index, "message": {"role": "assistant", "content": "".join(pieces)}, "finish_reason": "stop"}
+            for index, pieces in enumerate(texts)
+        ]
+        body = chat.encode_json({**chat.completion(""), "choices": choices})
+        out = session.whole.rewrite(body)
+    first, second = (chat.read(out, index) for index in (0, 1))
+    assert first.content == "".join(texts[0])
+    assert second.finish_reason == "stop"
+    assert session.report.notes[0].startswith(FOUND)
+    if stops:
+        check_cut(second.content or "")
+        assert session.report.notes[1:] == [LEFT_OUT]
+    else:
+        assert second.content == "".join(texts[1])
 
 
 def test_repetition_in_a_call_is_none() -> None:

@@ -134,7 +134,7 @@ class ReplyFactory:
                 protocol = replace_fields(plan.protocol, max_calls=0, limits_native=True)
                 plan = replace_fields(plan, protocol=protocol)
             hear = recorder.write if recorder and recorder.keeps_text and is_first else None
-            return self.make_pipeline(report, plan, hear, repeats if is_first else RepeatGuard(report), whole=whole)
+            return self.make_pipeline(report, plan, hear, stop if stops and is_first else None, whole=whole)
 
         def silent(reply: SilentReply) -> Silence | None:
             faults = [fault for pipeline in relay.choices.pipelines.values() for fault in pipeline.faults]
@@ -148,7 +148,6 @@ class ReplyFactory:
             relay.stop_message = message
 
         stops = self._plan.stops_repeats and not (whole or self._has_several_choices)
-        repeats = RepeatGuard(report, stop if stops else None)
         recorder = self._make_recorder()
         fate = replace(self._fate, bridged=self._is_bridged or self.expected.names is not None)
         encoder = self._client.encoder(self._form, self._plan.stack.response_drop)
@@ -223,9 +222,15 @@ class ReplyFactory:
         )
 
     def make_pipeline(
-        self, report: Report, plan: Plan, hear: Callable[[str], None] | None, repeats: RepeatGuard, *, whole: bool
+        self,
+        report: Report,
+        plan: Plan,
+        hear: Callable[[str], None] | None = None,
+        stop: Callable[[str], None] | None = None,
+        *,
+        whole: bool,
     ) -> ReplyPipeline:
-        """Create the pipeline of one choice of the reply."""
+        """Create the pipeline of one choice of the reply; `stop` ends a reply that repeats itself."""
         think = self._plan.reading.thinking
         reads = bool(self._plan.reading.dialects and self._tools)
         dialects = self._plan.reading.dialects
@@ -241,6 +246,7 @@ class ReplyFactory:
         if policies or client:
             declared = plan.unoffered
             guards = build_chain(policies, self._tools, declared=declared, is_text=bool(client), budget=self._budget)
+        repeats = RepeatGuard(report, stop, cuts=plan.stops_repeats and stop is None)
         text = TextReading(make_name_reader(dialects, self.make_reader), hear, repeats=repeats)
         if reads:
             reader = self.make_reader(begins, incremental=in_pieces)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from vtc.events import Event, Rewritten, Text
 from vtc.reporting.report import Report
 
 MIN_BLOCK_CHARACTERS = 20
@@ -40,6 +41,9 @@ class Repetition(NamedTuple):
     """Characters of the block."""
     times: int
 
+    def __str__(self) -> str:
+        return f"repeats one block of {self.size} characters at least {self.times} times in a row"
+
 
 class RepeatDetector(io.StringIO):
     """Buffer of a reply's text or reasoning: write to it, and call `check` once it has `max_unchecked` characters.
@@ -59,14 +63,18 @@ class RepeatDetector(io.StringIO):
         self._period = self._run = 0  # the text ends with `_run` characters that repeat at this distance
         self._line = ""  # beginning of the current line
         self._fence = ""  # opener of the current code block
+        self.found: Repetition | None = None
+        self.excess = 0
+        """Characters that were written after the place at which the repetition was found."""
 
     def check(self) -> None:
         """Compare the written text, except its last incomplete step."""
         text = self.getvalue()
         end = len(text) - len(text) % STEP_CHARACTERS
         for at in range(0, end, STEP_CHARACTERS):
-            if self._guard.is_reported:
+            if self.found:
                 break
+            self.excess = len(text) - at - STEP_CHARACTERS
             self._advance(text[at : at + STEP_CHARACTERS])
         self.seek(0)
         self.truncate()
@@ -89,7 +97,8 @@ class RepeatDetector(io.StringIO):
         lines = (block * 2).split("\n")[1:-1]
         is_indented = bool(lines) and all(line.startswith(_CODE_INDENTS) or not line.strip() for line in lines)
         if any(map(str.isalpha, block)) and not is_indented:
-            self._guard.record(Repetition(size, self._run // size))
+            self.found = Repetition(size, self._run // size)
+            self._guard.record(self.found)
 
     def _find_period(self, window: str) -> tuple[int, int]:
         """Find the smallest distance at which the end of the window repeats, and for how many characters."""
@@ -123,20 +132,40 @@ class RepeatDetector(io.StringIO):
 
 
 class RepeatGuard:
-    """Reports the first repetition in a reply, and ends the reply if it may."""
+    """Reports the first repetition in a choice of a reply, and ends the reply or the text of the choice if it may."""
 
-    def __init__(self, report: Report, stop: Callable[[str], None] | None = None) -> None:
-        """`stop` ends the reply with a message to the client; None only reports the repetition."""
+    def __init__(self, report: Report, stop: Callable[[str], None] | None = None, *, cuts: bool = False) -> None:
+        """`stop` ends the reply with a message to the client. `cuts`: the rest of the text is replaced with a message.
+
+        Without both, the repetition is only reported.
+        """
         self._report = report
         self._stop = stop
-        self.is_reported = False
-        stops = stop is not None
+        self._is_reported = self._has_cut = False
+        self._message = ""  # to the client, until it is sent
+        self.cuts = cuts
+        stops = cuts or stop is not None
         self.text, self.reasoning = RepeatDetector(self, stops=stops), RepeatDetector(self, stops=stops)
 
     def record(self, found: Repetition) -> None:
-        self.is_reported = True
-        repeats = f"repeats one block of {found.size} characters at least {found.times} times in a row"
-        advice = "" if self._stop else "; vtc_stop_repeats=on ends such streams"
-        self._report.notes.append(f"the reply {repeats}{advice}")
+        if self._is_reported:
+            return
+        self._is_reported = True
+        advice = "" if self._stop or self.cuts else "; vtc_stop_repeats=on ends such streams"
+        self._report.notes.append(f"the reply {found}{advice}")
         if self._stop:
-            self._stop(f"\n\n(VTC ended this reply, because it {repeats}.)")
+            self._stop(f"\n\n(VTC ended this reply, because it {found}.)")
+
+    def cut(self, text: str, found: Repetition) -> list[Event]:
+        """Cut a text where the repetition was found, and leave out all later ones; a message takes their place."""
+        end = 0
+        if not self._has_cut:
+            self._has_cut, end = True, len(text) - self.text.excess
+            self._message = f"\n\n(VTC left out the rest of this text, because it {found}.)"
+        out: list[Event] = [Text(text[:end])] if end else []
+        if end < len(text):
+            if self._message:
+                self._report.notes.append("VTC left out the rest of the text (vtc_stop_repeats)")
+            out.append(Rewritten(text[end:], self._message))
+            self._message = ""
+        return out

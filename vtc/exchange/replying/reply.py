@@ -88,7 +88,7 @@ class ReplyPipeline:
         )
         if client or rules:
             self._stages.append(OutputFilter(openers, rules))
-        self._reads_text = any(stage.reads_text for stage in self._stages)
+        self._reads_text = self.repeats.cuts or any(stage.reads_text for stage in self._stages)
         as_they_come = guards is None and structured and not (self.guarded or plan.protocol.limits_native)
         self._calls = NativeCalls(
             plan, tools, limit.from_text, taken, ids.used, read_name=text.read_name, as_they_come=as_they_come
@@ -185,9 +185,6 @@ class ReplyPipeline:
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         text, delivered, ended = self.text, self._limit.delivered, self._calls.ended
-        for repeats in (self.repeats.text, self.repeats.reasoning):
-            if repeats.tell() >= STEP_CHARACTERS:
-                repeats.check()
         again, rest = text.settle() if calls else ((), ())
         out = self._run_stages([*again, *rest, *text.finish([*self._calls.made, *calls], complete=complete)])
         if not (delivered or ended or calls):
@@ -196,6 +193,9 @@ class ReplyPipeline:
         out += self._run_stages(
             [*self._calls.list_others(), *self._calls.read_calls(calls, complete=complete)], ends=True
         )
+        for repeats in (self.repeats.text, self.repeats.reasoning):
+            if repeats.tell() >= STEP_CHARACTERS:
+                repeats.check()
         text.learn(complete=complete)
         for call in ended:
             delivered.append(call.call.name)
@@ -211,13 +211,17 @@ class ReplyPipeline:
 
     def _run_stages(self, events: Sequence[Event], *, ends: bool = False) -> list[Event]:
         """Run events through the stages; `ends` finishes the stages, too."""
+        staged: list[Event] = []
         for event in events:
             if isinstance(event, Text | Reasoning):
                 repeats = self.repeats.text if isinstance(event, Text) else self.repeats.reasoning
                 repeats.write(event.raw)
                 if repeats.tell() >= repeats.max_unchecked:
                     repeats.check()
-        staged = [*events]
+                if self.repeats.cuts and repeats.found and isinstance(event, Text):
+                    staged += self.repeats.cut(event.raw, repeats.found)
+                    continue
+            staged.append(event)
         for stage in self._stages:
             staged = [out for event in staged for out in stage.feed(event)]
             if ends:
