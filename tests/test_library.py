@@ -92,7 +92,7 @@ def test_a_prompt_declares_the_tools_and_shows_a_call() -> None:
         (lambda: vtc.parse("", [{"type": "web_search"}]), "no entry is a function"),
         (lambda: vtc.parse("", {"model": "any"}), "the object has no key `tools`"),
         (lambda: vtc.Reader([1]), "it is not a list of objects"),  # type: ignore[list-item]
-        (lambda: vtc.render_calls([{"arguments": {}}], "hermes"), "call 1 has no function name"),
+        (lambda: vtc.render_calls([{"arguments": {}}], "hermes"), "call 1 of 1 has no function name"),
     ],
     ids=lambda value: "" if callable(value) else value,
 )

@@ -49,21 +49,23 @@ def serialize_tool_calls_to_xml(tool_calls: Sequence[Mapping[str, Any]]) -> str:
 
     Raises ValueError for a call without a name.
     """
-    calls = [make_tool_call(entry, number) for number, entry in enumerate(tool_calls, start=1)]
-    return write_calls(calls, load_dialect(DIALECT), {})
+    return write_calls(make_tool_calls(tool_calls), load_dialect(DIALECT), {})
 
 
-def make_tool_call(entry: Mapping[str, Any], number: int) -> ToolCall:
-    """Convert call number `number` from OpenAI's form; its arguments may be JSON text or an object.
+def make_tool_calls(entries: Sequence[Mapping[str, Any]]) -> list[ToolCall]:
+    """Convert calls from OpenAI's form; arguments may be JSON text or an object.
 
-    Raises ValueError if it has no name.
+    Raises ValueError for a call without a name.
     """
-    function = entry.get("function") or entry
-    if not function.get("name"):
-        raise ValueError(f"call {number} has no function name")
-    arguments = function.get("arguments") or "{}"
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(function["name"], text, entry.get("id"))
+    calls = []
+    for number, entry in enumerate(entries, start=1):
+        function = entry.get("function") or entry
+        if not function.get("name"):
+            raise ValueError(f"call {number} of {len(entries)} has no function name")
+        arguments = function.get("arguments") or "{}"
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        calls.append(ToolCall(function["name"], text, entry.get("id")))
+    return calls
 
 
 def has_partial_xml_pattern(text: str) -> bool:

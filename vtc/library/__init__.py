@@ -30,7 +30,7 @@ from vtc.json_text import encode_json
 from vtc.profiles import Planner, Profiles, Settings, load_profiles
 from vtc.profiles.matching import Facts
 from vtc.profiles.stack import UnknownName
-from vtc.xml_helpers import make_tool_call
+from vtc.xml_helpers import make_tool_calls
 
 type ToolDeclarations = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 """Declarations of tools in the form of any of the five APIs, bare functions, or a request that has them in `tools`."""
@@ -100,11 +100,8 @@ def render_calls(calls: Iterable[Call | Mapping[str, Any]], dialect: str, tools:
     A call is a `vtc.Call` or has OpenAI's form, with arguments as JSON text or as an object. Raises ValueError.
     """
     functions, _ = read_tools(tools)
-    plain = [
-        call.call if isinstance(call, Call) else make_tool_call(call, number)
-        for number, call in enumerate(calls, start=1)
-    ]
-    return write_calls(plain, _find_dialect(dialect), functions)
+    entries = [call.call.as_openai() if isinstance(call, Call) else call for call in calls]
+    return write_calls(make_tool_calls(entries), _find_dialect(dialect), functions)
 
 
 def read_tools(tools: ToolDeclarations) -> tuple[dict[str, Tool], frozenset[str]]:

@@ -104,6 +104,29 @@ async def test_a_citation_crosses_a_bridge(client: str, server: str, *, stream: 
         assert not any("left out of the reply" in note for note in exchange.report.notes)
 
 
+@pytest.mark.parametrize("together", [1, 3, 100])
+@pytest.mark.parametrize(
+    ("client", "server"),
+    [(client, server) for client, server in pairs.CROSSED if client in CITING and server in ("openai-chat", CITING[2])],
+)
+async def test_the_place_of_a_citation_counts_text_that_no_reader_saw(client: str, server: str, together: int) -> None:
+    words = [f"word {number}, " for number in range(40)]
+    place = {"start_index": len("".join(words[:20])), "end_index": len("".join(words[:21]))}
+    if server == "openai-chat":
+        annotation: Any = {"type": "url_citation", "url_citation": {**PAGE, **place}}
+        frames = [chat.ROLE, *chat.make_text_chunks(*words), chat.chunk({"annotations": [annotation]}), chat.STOP]
+    else:
+        events = responses.text_events(*words)
+        added = {"type": "response.output_text.annotation.added", "item_id": "msg_1", "content_index": 0}
+        annotation = {"type": "url_citation", **PAGE, **place}
+        events.insert(len(words) + 2, {**added, "annotation_index": 0, "annotation": annotation})
+        frames = responses.make_stream(events)
+    pieces = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
+    out = feed_stream(open_bridge(client, server, stream=True).stream(), *pieces)
+    wanted = "".join(words) if client == "anthropic-messages" else words[20]
+    assert [cited for cited, *_ in await read_citations(client, out, stream=True)] == [wanted]
+
+
 @pytest.mark.parametrize("client", ["ollama-chat", "gemini-generate"])
 @pytest.mark.parametrize("server", CITING)
 def test_a_citation_is_reported_if_the_api_has_none(client: str, server: str) -> None:

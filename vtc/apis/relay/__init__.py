@@ -23,7 +23,7 @@ from vtc.apis.relay.choice import MAX_FRAMES_AT_ONCE, Choices, Pipeline, has_cal
 from vtc.apis.relay.pending import PendingFrame, ReadEvents, select_after, select_before
 from vtc.apis.relay.translator import EventTranslator, describe_failed_end
 from vtc.apis.relay.writer import FrameWriter, SplitFrame, UnreadableFrame
-from vtc.events import CallDelta, Delta, Event, Failure, Finish, FrameMetadata, Seal, Text, Usage
+from vtc.events import CallDelta, Delta, Event, Failure, Finish, FrameMetadata, Seal, Text, TextDelta, Usage
 from vtc.wire.framing import Frame
 
 NO_REASON = "the reply ended without a reason"
@@ -250,6 +250,13 @@ class Relay[P: Pipeline]:
         """Drop the last frame, which was pending: the fast path has already forwarded it."""
         if self.last_frame:
             self.choices.by_index[self.last_frame.delta.choice].waiting.clear()
+            if not self.writer.same_api and isinstance(self.last_frame.delta, TextDelta):
+                self.count_forwarded(self.last_frame.delta.text)
+
+    def count_forwarded(self, text: str) -> None:
+        """Count text that the fast path forwarded, in frames like the last one, to a client of another API."""
+        if self.last_frame and isinstance(self.last_frame.delta, TextDelta):
+            self.writer.translator.count_text(text)
 
     def release(self) -> list[bytes]:
         """Return all pending frames as received; used after a failure."""

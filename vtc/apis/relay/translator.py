@@ -85,15 +85,18 @@ class EventTranslator(msgspec.Struct):
         """Add the citations at the end of their text."""
         for event in events:
             if isinstance(event, Text | Rewritten):
-                text = event.text if isinstance(event, Rewritten) else event.raw
-                self.text_length += len(text)
-                self.in_text = self.in_text or bool(text.strip())
+                self.count_text(event.text if isinstance(event, Rewritten) else event.raw)
             elif not isinstance(event, Usage):
                 yield from self._release_citations()
                 self.in_text = False
                 if isinstance(event, Start) or (isinstance(event, BlockStart) and event.kind == "text"):
                     self.block_start = self.text_length
             yield event
+
+    def count_text(self, text: str) -> None:
+        """Count text that the client was sent, also by the fast path."""
+        self.text_length += len(text)
+        self.in_text = self.in_text or bool(text.strip())
 
     def _release_citations(self) -> Iterable[Citations]:
         pending, self.citations = [entry for entries in list_chain(self.citations) for entry in entries], None

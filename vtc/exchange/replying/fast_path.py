@@ -539,6 +539,8 @@ class FastPath:
             text = joined.decode(errors="replace")
         if self._reading and (reader := self._reading.text.reader):
             reader.record_forwarded(text)
+        if self._template:
+            self._relay.count_forwarded(text)
         repeats.write(text)
         if repeats.tell() >= repeats.max_unchecked:
             repeats.check()
