@@ -65,18 +65,6 @@ from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
 
-FLOW_MARKERS = {
-    "rewritten": ":hammer:",
-    "repaired": ":wrench:",
-    "refused": ":warning:",
-    "unread": ":warning:",
-    "denied": ":no_entry:",
-    "failed": ":boom:",
-    "error": ":x:",
-    LEFT_ALONE: ":zzz:",
-}
-"""Markers by outcome, for the flow list and for the filter `~marker`."""
-
 SLOW_SECONDS = 0.1
 """Seconds of work on one exchange that cause a warning, if they also exceed 1/50 of its elapsed time."""
 
@@ -460,6 +448,6 @@ class VirtualToolCalling:
         self._log_file.write(flow, report)
         model = str(report.get("asked", ""))
         comment = flows.format_comment(summary, model) if summary or model else ""
-        flows.annotate(flow, comment, FLOW_MARKERS.get(outcome, "") if summary else "")
+        flows.annotate(flow, comment, flows.MARKERS.get(outcome, "") if summary else "")
         if summary:
             self._event_log.write(flow, report, summary, outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO
@@ -14,6 +15,7 @@ from vtc import apis
 from vtc.apis.fields import object_of
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
+from vtc.reporting import LEFT_ALONE
 from vtc.reporting.plain import validate_report
 from vtc.reporting.view import Bodies, Side
 from vtc.scrub import escape_invisible, scrub_text, split_query
@@ -40,8 +42,20 @@ _MAX_SEARCHED_BYTES = 1 << 20
 
 COMMENT_PREFIX, NOTHING_CHANGED = "vtc", "nothing was changed"
 _COMMENT_SEPARATOR = "; "
-ANNOTATION = "vtc_annotation"
-"""Metadata key of VTC's own comment and mark of a flow."""
+_find_own_comment = re.compile(rf"(?:\A|{_COMMENT_SEPARATOR})({COMMENT_PREFIX}(?: \(\w+\))?: )").search
+MARKERS = {
+    "rewritten": ":hammer:",
+    "repaired": ":wrench:",
+    "refused": ":warning:",
+    "unread": ":warning:",
+    "denied": ":no_entry:",
+    "failed": ":boom:",
+    "error": ":x:",
+    LEFT_ALONE: ":zzz:",
+}
+"""Markers by outcome, for the flow list and for the filter `~marker`."""
+BUFFERING_MARKER = ":hourglass_flowing_sand:"
+OWN_MARKERS = {*MARKERS.values(), BUFFERING_MARKER}
 MAX_MODEL_CHARS = 40
 """Maximum length of a model's name in a comment."""
 
@@ -158,23 +172,17 @@ def annotate(flow: http.HTTPFlow, comment: str, mark: str) -> None:
 
     A comment of a person or of another addon stays before VTC's, and their mark stays in place of VTC's.
     """
-    others, own_mark = _split_comment(flow)[0], (flow.metadata.get(ANNOTATION) or ("", ""))[1]
+    others, own = _split_comment(flow)
     flow.comment = _join_comments(others, comment)
-    if flow.marked not in ("", own_mark):
-        mark = ""
-    else:
+    if not flow.marked or (own and flow.marked in OWN_MARKERS):
         flow.marked = mark
-    flow.metadata[ANNOTATION] = [comment, mark]
 
 
 def _split_comment(flow: http.HTTPFlow) -> tuple[str, str]:
-    """Split a flow's comment into that of others and VTC's own; captures of older versions name no own one."""
-    own = (flow.metadata.get(ANNOTATION) or ("", ""))[0]
-    if not own and flow.comment.startswith(COMMENT_PREFIX):
-        own = flow.comment
-    if not own or not flow.comment.endswith(own):
-        return flow.comment, ""
-    return flow.comment.removesuffix(own).removesuffix(_COMMENT_SEPARATOR), own
+    """Split a flow's comment into that of others and VTC's own."""
+    if found := _find_own_comment(flow.comment):
+        return flow.comment[: found.start()], flow.comment[found.start(1) :]
+    return flow.comment, ""
 
 
 def _join_comments(*comments: str) -> str:

@@ -10,7 +10,7 @@ from mitmproxy.addons.view import View
 from mitmproxy.test import taddons
 
 from tests.proxy.captures import CALL, capture_flow
-from vtc.proxy.addon import FLOW_MARKERS
+from vtc.proxy.flows import MARKERS
 from vtc.proxy.showing.page import rendering
 from vtc.proxy.showing.page.rows import ExchangeRows
 from vtc.reporting import OUTCOMES
@@ -108,7 +108,7 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
 
 
 def test_outcome_is_described_in_words_next_to_its_colour() -> None:
-    assert {*OUTCOMES} > {*FLOW_MARKERS}  # and outcomes without a mark
+    assert {*OUTCOMES} > {*MARKERS}  # and outcomes without a mark
     assert len({look.word for look in OUTCOMES.values()}) == len(OUTCOMES)
     shown = overview(capture_flow(CALL))
     assert '<tr class="good">' in shown

@@ -191,6 +191,6 @@ def make_observer(stream: Stream, live: LiveExchange, flow: http.HTTPFlow) -> Ca
 
 def _show_buffering(flow: http.HTTPFlow, size: int) -> None:
     """Show in the list of flows that a call is being buffered."""
-    flows.annotate(flow, f"{BUFFERING_COMMENT}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:")
+    flows.annotate(flow, f"{BUFFERING_COMMENT}, {size / 1000:.1f} kB so far", flows.BUFFERING_MARKER)
     if view := ctx.master.addons.get("view"):
         view.update([flow])
