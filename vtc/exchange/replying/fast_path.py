@@ -535,7 +535,7 @@ class FastPath:
             return
         try:
             text: str = _decoded(b'"%b"' % joined)
-        except msgspec.DecodeError:  # half of a surrogate pair
+        except ValueError:  # half of a surrogate pair, or bytes that are no UTF-8
             text = joined.decode(errors="replace")
         if self._reading and (reader := self._reading.text.reader):
             reader.record_forwarded(text)
