@@ -429,3 +429,16 @@ def test_numbers_of_events_count_on_after_a_frame_without_text(between: bytes) -
     numbers = [event["sequence_number"] for event in chat.events(outs[0])]
     assert numbers == [*range(len(numbers))]
     assert outs == [outs[0]] * 3
+
+
+@pytest.mark.parametrize("group", [1, 2, 100])
+@pytest.mark.parametrize("in_call", [False, True])
+def test_bytes_that_are_no_utf8_end_no_reading(group: int, in_call: bool) -> None:
+    texts = ["I ", "look ", "at ", "it.\n" if in_call else "XX "]
+    call = ['<tool_call>\n{"name": "read", "arguments": {"filePath": "/a', "b ", "XX " if in_call else "c ", "d"]
+    frames = chat.make_stream(*texts, *call, '"}}\n</tool_call>')
+    frames = [frame.replace(b"XX", b"\xc1") for frame in frames]
+    exchange = open_session()
+    feed_stream(exchange.stream(), *(b"".join(frames[at : at + group]) for at in range(0, len(frames), group)))
+    assert exchange.report.failures == []
+    assert [entry["name"] for entry in exchange.report.calls] == ["read"]

@@ -365,7 +365,7 @@ class HeldFrames:
         """Return the text of a frame; None if it must be parsed."""
         try:
             return _decoded(b'"%b"' % self._shape.text(frame)) or None
-        except msgspec.DecodeError:
+        except ValueError:
             return None
 
     def _take(self, raw: bytes, text: str) -> list[bytes]:
