@@ -60,16 +60,19 @@ async def test_no_answer(reply: Reply, message: str, tmp_path: Path) -> None:
 
 
 async def test_nobody_there_and_nobody_who_answers(tmp_path: Path) -> None:
+    async def read_only(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
     async with serving(lambda _: Reply()) as upstream:
         gone = upstream.url
     async with running_proxy(tmp_path, mode=["regular"]):
         with pytest.raises(NoAnswer, match=r"."):
             await FollowUpRequests(flow_to(gone), 20)(b"{}")
-        server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        with pytest.raises(NoAnswer, match="no reply within 0 s"):
-            await FollowUpRequests(flow_to(f"http://127.0.0.1:{port}"), 0)(b"{}")
-        server.close()
+        async with await asyncio.start_server(read_only, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(NoAnswer, match="no reply within 0 s"):
+                await FollowUpRequests(flow_to(f"http://127.0.0.1:{port}"), 0)(b"{}")
 
 
 # Garbage collections during long work
