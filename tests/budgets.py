@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
-    "vtc": 7_150,
+    "vtc": 7_200,
     "vtc/apis": 94_550,
     "vtc/cli": 44_700,
     "vtc/demo": 2_250,
@@ -26,7 +26,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/exchange": 78_300,
     "vtc/guards": 12_600,
     "vtc/library": 1_050,
-    "vtc/profiles": 19_850,
+    "vtc/profiles": 19_900,
     "vtc/proxy": 36_800,
     "vtc/reporting": 10_400,
     "vtc/wire": 3_450,

@@ -186,6 +186,13 @@ def list_types(
     return sorted(types, key=lambda pair: pair[0] == "string")
 
 
+def list_options(schema: Mapping[str, Any]) -> list[Any]:
+    """List the values that a schema enumerates; none if it does not."""
+    options = schema.get("enum")
+    listed = options if isinstance(options, list) else []
+    return listed or ([schema["const"]] if "const" in schema else [])
+
+
 def get_type(value: Any) -> str:
     """Return the type of a JSON value, by its name in schemas."""
     match value:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import click
 
-from vtc.cli.common import complete_names, json_output, show_json
+from vtc.cli.common import complete_names, find_dialects, json_output, show_json
 from vtc.cli.templates import CaseResult, RenderError, check_file
 from vtc.dialects import Description
 from vtc.dialects.writing.read_back import find_flaws
 from vtc.profiles import loader
-from vtc.profiles.document import Problem, ProfileError, read_documents, suggest_nearest
+from vtc.profiles.document import Problem, ProfileError, read_documents
 from vtc.scrub import escape_invisible
 
 
@@ -61,7 +61,7 @@ def check(paths: tuple[Path, ...], template: Path | None, dialects: tuple[str, .
         if not any(path == source.path or path in source.path.parents for source in profiles.sources.values()):
             raise click.ClickException(f"{path}: no profile in it (files that end in .yaml or .yml)")
     if template:
-        _check_template(template, [_find_dialect(profiles, name) for name in dialects], as_json)
+        _check_template(template, find_dialects(profiles, dialects), as_json)
         return
     if as_json:
         show_json(
@@ -75,13 +75,6 @@ def check(paths: tuple[Path, ...], template: Path | None, dialects: tuple[str, .
     click.echo(
         f"ok: yours: {of_yours}; all: {profiles.format_counts()}" if yours else f"ok: {profiles.format_counts()}"
     )
-
-
-def _find_dialect(profiles: loader.Profiles, name: str) -> Description:
-    if name not in profiles.dialects:
-        hint = suggest_nearest(name, profiles.dialects)
-        raise click.BadParameter(f"there is no dialect {name!r}{hint}", param_hint="--dialect")
-    return profiles.dialects[name]
 
 
 def _check_template(template: Path, dialects: Sequence[Description], as_json: bool) -> None:

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from vtc.dialects.syntax.description import Description
 from vtc.profiles import loader
 from vtc.profiles.document import ProfileError, suggest_nearest
 from vtc.profiles.loader import Profiles
@@ -75,6 +76,14 @@ trust_settings = click.option(
 )
 
 
+def find_dialects(profiles: Profiles, names: Iterable[str]) -> tuple[Description, ...]:
+    """Return the dialects that `--dialect` names."""
+    try:
+        return tuple(map(profiles.get_dialect, names))
+    except UnknownName as error:
+        raise click.BadParameter(str(error), param_hint="--dialect") from None
+
+
 class CommandGroup(click.Group):
     """A group of commands that imports a command when it is used, and reports errors without a traceback."""
 
@@ -109,9 +118,9 @@ class CommandGroup(click.Group):
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = arguments[0]
-        if re.search(r"://|:\d+/*\Z|\A\d+\Z", name) and self.get_command(context, name) is None:
+        if re.search(r"://|:\d+/*\Z|\A\d+\Z", name):
             raise click.UsageError(f"{name} is not a command; to run VTC in front of it: vtc run {name}", context)
-        if name[:1].isalpha() and self.get_command(context, name) is None:
+        if name[:1].isalpha() and name not in self._modules:
             raise click.UsageError(f"no command {name!r}{suggest_nearest(name, self._modules)}", context)
         return super().resolve_command(context, arguments)
 

@@ -16,12 +16,11 @@ from rich.control import strip_control_codes
 from rich.markup import escape
 
 from vtc.apis.openai_chat.words import REASONS
-from vtc.cli.common import complete_names, load_profiles, profile_directories, read_text
+from vtc.cli.common import complete_names, find_dialects, load_profiles, profile_directories, read_text
 from vtc.cli.replies import GivenReply, add_reply_options, get_file_name, load_replies, parse_json_lines
 from vtc.dialects.reading.context import ReasoningSyntax, ReplySyntax
 from vtc.dialects.reading.reader import ModelFacts, Reader, ReaderOptions
 from vtc.dialects.reading.trace import PassedOver, TracedReader, TracedStep
-from vtc.dialects.syntax.description import Description
 from vtc.events import CUT_OFF, NATIVE, Call, Event, Reasoning, Text, Tool, ToolCall, UnreadCall
 from vtc.exchange.replying.stages import Limit
 from vtc.json_text import decode_json
@@ -30,8 +29,7 @@ from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, choose_best
 from vtc.profiles.plan import Plan, ReadingPlan
 from vtc.profiles.reasoning_plan import plan_reasoning
-from vtc.profiles.schema import ModelProfile
-from vtc.profiles.stack import UNKNOWN_MODEL, UnknownName
+from vtc.profiles.stack import UNKNOWN_MODEL
 from vtc.profiles.tool_protocol import list_dialects, list_token_dialects
 from vtc.reporting.hints import find_possible_call
 from vtc.reporting.report import describe_fate, serialize_unread_call
@@ -101,7 +99,7 @@ def parse(
     think = plan_reasoning(known, profiles.unknown_server, Facts(model=model), None)
     answer = (profile.answer.open, profile.answer.close)
     syntax = ReplySyntax(
-        dialects=_choose_dialects(profiles, names, profile),
+        dialects=find_dialects(profiles, names) or list_dialects(profiles, profile),
         own=list_token_dialects(profile),
         thinking=think,
         markers=profile.markers,
@@ -240,15 +238,6 @@ def _find_missing_parameters(event: Call, tools: Mapping[str, Tool]) -> dict[str
     tool = tools.get(event.call.name)
     lacks = tool.schema.list_missing(json.loads(event.call.arguments)) if tool else []
     return {"lacks": lacks} if lacks else {}
-
-
-def _choose_dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -> tuple[Description, ...]:
-    known = profiles.dialects
-    if unknown := [name for name in names if name not in known]:
-        raise click.BadParameter(str(UnknownName("dialect", unknown[0], tuple(known))), param_hint="--dialect")
-    if names:
-        return tuple(known[name] for name in names)
-    return list_dialects(profiles, model)
 
 
 def load_tools(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:

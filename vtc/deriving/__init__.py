@@ -6,11 +6,11 @@ Draft                          a description with the calls that it reads, and w
 derive_dialect(render, name)   from the differences of replies that a template renders
 draft_dialect(text, tools, name)   from one reply
 draft_response_template(template, name)   from a description of replies by Transformers
-KnownCall, KnownReply          a reply whose calls are known
+KnownCall, KnownReply          a reply whose calls are known; serialize_call to compare them, make_tool for their tools
 write_replies, TemplateReplies the texts of replies as a chat template writes them
 """
 
-from vtc.deriving.conversations import KnownCall, KnownReply, TemplateReplies, write_replies
+from vtc.deriving.conversations import KnownCall, KnownReply, TemplateReplies, make_tool, serialize_call, write_replies
 from vtc.deriving.drafts import Draft
 from vtc.deriving.replies import draft_dialect
 from vtc.deriving.response_template import UnknownFormError, draft_response_template
@@ -26,5 +26,7 @@ __all__ = [
     "derive_dialect",
     "draft_dialect",
     "draft_response_template",
+    "make_tool",
+    "serialize_call",
     "write_replies",
 ]

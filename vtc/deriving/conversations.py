@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from vtc.apis.bridge import REASONING_FIELDS
 from vtc.deriving.differences import get_common_end, get_common_start
 from vtc.events import Tool
 
@@ -34,6 +35,17 @@ class KnownCall(NamedTuple):
     arguments: Mapping[str, Any]
     id: str = "qvcallaaa"
     """Some templates accept only ids of nine letters."""
+
+
+def make_tool(name: str, required: Sequence[str] = (), **properties: Mapping[str, Any]) -> Tool:
+    """Make a tool with descriptions, which some templates need."""
+    described = {key: {"description": f"The {key}.", **entry} for key, entry in properties.items()}
+    return Tool(name, f"Does {name}.", {"type": "object", "properties": described, "required": [*required]})
+
+
+def serialize_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """Serialize a call with its arguments in the order of their keys, to compare it with another."""
+    return f"{name} {json.dumps(arguments, ensure_ascii=False, sort_keys=True)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +107,7 @@ def build_context(
         if reply.calls:
             message["tool_calls"] = [_build_call(call, style) for call in reply.calls]
         if reply.reasoning:
-            message["reasoning_content"] = message["reasoning"] = message["thinking"] = reply.reasoning
+            message |= dict.fromkeys((*REASONING_FIELDS, "thinking"), reply.reasoning)
         messages.append(message)
         if reply.next_role:
             origin = (

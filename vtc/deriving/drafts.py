@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from vtc.deriving.conversations import KnownCall
+from vtc.deriving.conversations import KnownCall, serialize_call
 from vtc.deriving.slots import is_marker
 from vtc.dialects import Description, PatternError, Reader, compile_grammar
 from vtc.dialects.syntax.forms import CODE_FENCES
@@ -149,7 +149,10 @@ def try_draft(draft: Draft, samples: Sequence[Sample], tools: Mapping[str, Tool]
             events = Reader(grammar, tools).read_whole(sample.text)
             found = [event for event in events if isinstance(event, Call)]
             text = "".join(event.raw for event in events if isinstance(event, Text)).strip()
-            exact += sample.calls is not None and [*map(_normalize, found)] == [*map(_normalize_known, sample.calls)]
+            read = [serialize_call(event.name, json.loads(event.arguments)) for event in found]
+            exact += sample.calls is not None and read == [
+                serialize_call(call.name, call.arguments) for call in sample.calls
+            ]
             calls += found
             rest.append(text.replace(sample.rest, "", 1))
     except ValueError as error:  # an invalid pattern or key
@@ -170,14 +173,6 @@ def render_calls(calls: Sequence[KnownCall], draft: Draft, tools: Mapping[str, T
     """Write calls as a draft describes them. Raises ValueError if its description is invalid."""
     plain = [ToolCall(call.name, json.dumps(call.arguments, ensure_ascii=False), call.id) for call in calls]
     return write_calls(plain, draft.description, tools)
-
-
-def _normalize(call: Call) -> tuple[str, str]:
-    return call.call.name, json.dumps(json.loads(call.call.arguments), sort_keys=True)
-
-
-def _normalize_known(call: KnownCall) -> tuple[str, str]:
-    return call.name, json.dumps(call.arguments, sort_keys=True)
 
 
 def derive_conditions(head: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from vtc.deriving.bodies import Body, FindBody, list_finders
-from vtc.deriving.conversations import KnownCall, KnownReply, Render, TemplateReplies, write_replies
+from vtc.deriving.conversations import KnownCall, KnownReply, Render, TemplateReplies, make_tool, write_replies
 from vtc.deriving.differences import Split, get_common_end, split_repeated
 from vtc.deriving.drafts import Draft, Sample, count_rendered, derive_conditions, try_draft
 from vtc.deriving.slots import (
@@ -30,15 +30,9 @@ from vtc.deriving.slots import (
 from vtc.dialects.syntax.forms import MIN_MARKER_LENGTH
 from vtc.events import Tool
 
-
-def _tool(name: str, **properties: Any) -> Tool:
-    described = {key: {"description": f"The {key}.", **entry} for key, entry in properties.items()}
-    return Tool(name, f"Does {name}.", {"type": "object", "properties": described, "required": []})
-
-
 _AREA = {"x": {"type": "integer"}, "y": {"type": "string"}}
 SAMPLE_TOOLS = (
-    _tool(
+    make_tool(
         "find_place",
         city={"type": "string"},
         days={"type": "integer"},
@@ -48,7 +42,7 @@ SAMPLE_TOOLS = (
         tags={"type": "array", "items": {"type": "string"}},
         area={"type": "object", "properties": _AREA, "additionalProperties": {}},
     ),
-    _tool("send_mail", subject={"type": "string"}, wording={"type": "string"}),
+    make_tool("send_mail", subject={"type": "string"}, wording={"type": "string"}),
 )
 
 

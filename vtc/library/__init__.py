@@ -20,23 +20,21 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis import APIS, find_api
+from vtc.apis import APIS, openai_chat
 from vtc.dialects.builtin import builtin_directory
-from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing import render_tool_list, write_calls
 from vtc.events import Call, Event, Reasoning, Rewritten, Text, Tool
 from vtc.exchange import Session
 from vtc.json_text import encode_json
 from vtc.profiles import Planner, Profiles, Settings, load_profiles
 from vtc.profiles.matching import Facts
-from vtc.profiles.stack import UnknownName
 from vtc.xml_helpers import make_tool_calls
 
 type ToolDeclarations = Mapping[str, Any] | Iterable[Mapping[str, Any]]
 """Declarations of tools in the form of any of the five APIs, bare functions, or a request that has them in `tools`."""
 type LibraryEvent = Text | Reasoning | Call
 
-_TOOL_FORM_KEYS = frozenset({"type", "function", "input_schema", "functionDeclarations"})
+_TOOL_FORM_KEYS = frozenset({"type", "function", "input_schema"})
 """Keys that distinguish an entry of `tools` from a bare function."""
 
 
@@ -91,7 +89,7 @@ def parse(
 def render_prompt(tools: ToolDeclarations, dialect: str) -> str:
     """Render the part of a system prompt that declares tools and shows a call in a dialect. Raises ValueError."""
     functions, _ = read_tools(tools)
-    return render_tool_list(_find_dialect(dialect), [*functions.values()])
+    return render_tool_list(_load_builtin_profiles().get_dialect(dialect), [*functions.values()])
 
 
 def render_calls(calls: Iterable[Call | Mapping[str, Any]], dialect: str, tools: ToolDeclarations = ()) -> str:
@@ -101,7 +99,7 @@ def render_calls(calls: Iterable[Call | Mapping[str, Any]], dialect: str, tools:
     """
     functions, _ = read_tools(tools)
     entries = [call.call.as_openai() if isinstance(call, Call) else call for call in calls]
-    return write_calls(make_tool_calls(entries), _find_dialect(dialect), functions)
+    return write_calls(make_tool_calls(entries), _load_builtin_profiles().get_dialect(dialect), functions)
 
 
 def read_tools(tools: ToolDeclarations) -> tuple[dict[str, Tool], frozenset[str]]:
@@ -133,27 +131,15 @@ def _wrap_bare_function(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 def _open_session(tools: ToolDeclarations, model: str | None, dialect: str | None) -> Session:
     """Open a session of chat completions in which these tools are offered to a model."""
     functions, _ = read_tools(tools)
-    declared = [
-        {"type": "function", "function": {"name": tool.name, "parameters": tool.parameters}}
-        for tool in functions.values()
-    ]
+    declared = [tool.as_openai() for tool in functions.values()]
     body = encode_json({"model": model or "", "messages": [{"role": "user", "content": ""}], "tools": declared})
-    api = find_api("openai-chat")
-    assert api is not None
-    return Session.open(api, body, Facts(), _make_planner(dialect or ""), token_hex(8))
+    return Session.open(openai_chat.API, body, Facts(), _make_planner(dialect or ""), token_hex(8))
 
 
 def _select_events(events: Iterable[Event]) -> list[LibraryEvent]:
     """Select the events that make up the reply for a client; text that was changed is text."""
     texts = (Text(event.text) if isinstance(event, Rewritten) else event for event in events)
     return [event for event in texts if isinstance(event, Text | Reasoning | Call)]
-
-
-def _find_dialect(name: str) -> Description:
-    profiles = _load_builtin_profiles()
-    if name not in profiles.dialects:
-        raise UnknownName("dialect", name, tuple(profiles.dialects))
-    return profiles.dialects[name]
 
 
 @cache

@@ -66,6 +66,12 @@ class Profiles:
     agents: Mapping[str, AgentProfile]
     sources: Mapping[tuple[str, str], Source]
 
+    def get_dialect(self, name: str) -> Description:
+        """Return a dialect; raises `UnknownName`, which names the nearest one."""
+        if name not in self.dialects:
+            raise UnknownName("dialect", name, tuple(self.dialects))
+        return self.dialects[name]
+
     @cached_property
     def rescued(self) -> tuple[Description, ...]:
         """The dialects that are read for every model, the most common ones first."""

@@ -128,12 +128,12 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
 
     def resolve_dialects(self, profiles: Profiles) -> tuple[Description, ...]:
         """Look up the dialects of the case; raise ValueError if one has no profile."""
-        known = profiles.dialects
-        expected = [name for name in self.dialects if name != OTHER_DIALECTS]
-        if missing := [name for name in expected if name not in known]:
-            raise ValueError(f"case {self.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
+        try:
+            expected = [profiles.get_dialect(name) for name in self.dialects if name != OTHER_DIALECTS]
+        except UnknownName as error:
+            raise ValueError(f"case {self.name!r}: {error}") from None
         others = profiles.rescued if OTHER_DIALECTS in self.dialects else ()
-        return (*(known[name] for name in expected), *(one for one in others if one.name not in expected))
+        return (*expected, *(one for one in others if one.name not in self.dialects))
 
     def resolve_tools(self, shared: Mapping[str, Mapping[str, Tool]] | None = None) -> Mapping[str, Tool]:
         """Look up the offered tools; raise ValueError if they are the name of a set that `shared` does not contain."""

@@ -11,55 +11,27 @@ from typing import Any, Literal
 
 from vtc.cli.templates.files import load_template
 from vtc.cli.templates.rendering import render_template
-from vtc.deriving import KnownCall, KnownReply, TemplateReplies, write_replies
+from vtc.deriving import KnownCall, KnownReply, TemplateReplies, make_tool, serialize_call, write_replies
 from vtc.dialects import Description, Reader, compile_grammar
-from vtc.events import Call, Tool, UnreadCall
+from vtc.events import Call, UnreadCall
 
-READ_FILE = Tool(
-    "read_file",
-    "Read a file.",
-    {
-        "type": "object",
-        "properties": {
-            "path": {"type": "string", "description": "The path."},
-            "limit": {"type": "integer", "description": "The number of lines."},
+_SIZES = {"type": "array", "items": {"type": "integer"}}
+TOOLS = (
+    make_tool("read_file", ["path"], path={"type": "string"}, limit={"type": "integer"}),
+    make_tool("write_note", ["title", "body"], title={"type": "string"}, body={"type": "string"}),
+    make_tool(
+        "search",
+        fresh={"type": "boolean"},
+        score={"type": "number"},
+        before={"anyOf": [{"type": "string"}, {"type": "null"}]},
+        tags={"type": "array", "items": {"type": "string"}},
+        where={
+            "type": "object",
+            "properties": {"owner": {"type": "string"}, "size": _SIZES},
+            "additionalProperties": {},
         },
-        "required": ["path"],
-    },
+    ),
 )
-WRITE_NOTE = Tool(
-    "write_note",
-    "Write a note.",
-    {
-        "type": "object",
-        "properties": {
-            "title": {"type": "string", "description": "The title."},
-            "body": {"type": "string", "description": "The text."},
-        },
-        "required": ["title", "body"],
-    },
-)
-SEARCH = Tool(
-    "search",
-    "Search notes.",
-    {
-        "type": "object",
-        "properties": {
-            "fresh": {"type": "boolean", "description": "Only new ones."},
-            "score": {"type": "number", "description": "The lowest score."},
-            "before": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "A date."},
-            "tags": {"type": "array", "items": {"type": "string"}, "description": "The tags."},
-            "where": {
-                "type": "object",
-                "properties": {"owner": {"type": "string"}, "size": {"type": "array", "items": {"type": "integer"}}},
-                "additionalProperties": {},
-                "description": "Further conditions.",
-            },
-        },
-        "required": [],
-    },
-)
-TOOLS = (READ_FILE, WRITE_NOTE, SEARCH)
 
 
 def _read(path: str, **more: Any) -> KnownCall:
@@ -89,7 +61,7 @@ CASES: Mapping[str, KnownReply] = {
     "list and object": KnownReply([_search(tags=["x y", "it's"], where={"owner": "me", "size": [1, 2]})]),
     "text before": KnownReply([_read("c.py")], text="I look at the file."),
 }
-"""Replies with known calls, by what they have."""
+"""Replies with known calls, by their distinctive content."""
 
 type CaseOutcome = Literal["exact", "text", "different", "not written"]
 
@@ -131,13 +103,9 @@ def _check_replies(written: TemplateReplies, dialects: Sequence[Description]) ->
             continue
         text = written.texts[name]
         events = Reader(grammar, {tool.name: tool for tool in TOOLS}).read_whole(text)
-        found = [f"{event.call.name} {_sort(event.call.arguments)}" for event in events if isinstance(event, Call)]
-        expected = [f"{call.name} {_sort(json.dumps(call.arguments))}" for call in reply.calls]
+        calls = [event for event in events if isinstance(event, Call)]
+        found = [serialize_call(call.name, json.loads(call.arguments)) for call in calls]
+        expected = [serialize_call(call.name, call.arguments) for call in reply.calls]
         reason = next((event.reason for event in events if isinstance(event, UnreadCall)), "")
         outcome: CaseOutcome = "exact" if found == expected else "different" if found else "text"
         yield CaseResult(name, outcome, text, expected, found, reason)
-
-
-def _sort(arguments: str) -> str:
-    """Serialize arguments in the order of their keys."""
-    return json.dumps(json.loads(arguments), ensure_ascii=False, sort_keys=True)

@@ -73,7 +73,7 @@ class ValueBuilder:
         return self._known[key][1]
 
     def _build_value(self, schema: Schema, depth: int) -> Node:
-        if options := list_options(schema):
+        if options := json_schema.list_options(schema):
             return make_choice(*(node for option in options for node in self._list_literals(option)))
         kinds = json_schema.list_types(schema, self._root)
         if not kinds or depth > MAX_SCHEMA_DEPTH:
@@ -83,7 +83,7 @@ class ValueBuilder:
     def _build_kind(self, kind: str, schema: Schema, depth: int) -> Node:
         options = [
             option
-            for option in list_options(schema)
+            for option in json_schema.list_options(schema)
             if json_schema.get_type(option) == kind or (kind, json_schema.get_type(option)) == INTEGER_FITS_NUMBER
         ]
         if options:
@@ -183,13 +183,6 @@ INTEGER_FITS_NUMBER = ("number", "integer")
 """A type, and the type of options that match it as well."""
 
 
-def list_options(schema: Schema) -> list[Any]:
-    """List the values that a schema enumerates; none if it does not."""
-    options = schema.get("enum")
-    listed = options if isinstance(options, list) else []
-    return listed or ([schema["const"]] if "const" in schema else [])
-
-
 def describe_tag_value(
     schema: Any, root: Schema, form: Literal["json", "python", "repr"], values: ValueBuilder
 ) -> tuple[str, list[str], Node | None]:
@@ -198,7 +191,7 @@ def describe_tag_value(
     The kind is `text` for any text, `words` for one of some texts, and `value` for a value with a tree.
     """
     schema = json_schema.resolve_schema(schema, root)
-    options = list_options(schema)
+    options = json_schema.list_options(schema)
     if options and all(isinstance(option, str) for option in options):
         return "words", [*dict.fromkeys(options)], None
     if json_schema.accepts_text(schema, root):
@@ -256,7 +249,7 @@ class ParameterBuilder:
             kinds: list[str] = []
             if names_type:
                 resolved = json_schema.resolve_schema(schema, root)
-                kinds = [json_schema.get_type(option) for option in list_options(resolved)]
+                kinds = [json_schema.get_type(option) for option in json_schema.list_options(resolved)]
                 kinds = kinds or [kind for kind, _ in json_schema.list_types(resolved, root)]
             kinds = [*dict.fromkeys(kinds)] or ["null"]
             return make_choice(*(self._fill_slots(parts, Lit(dialect.escape_key(key)), kind, node) for kind in kinds))

@@ -21,7 +21,7 @@ from vtc.apis.contract import Json
 from vtc.dialects.bounded_cache import BYTES_PER_PATTERN_CHARACTER, COMPILED_PATTERNS
 from vtc.events import CanonicalRequest, Tool
 from vtc.exchange.asking.steps.messages import StepContext
-from vtc.json_schema import get_type, normalize_type, resolve_reference
+from vtc.json_schema import get_type, list_options, normalize_type, resolve_reference
 from vtc.json_text import encode_json
 from vtc.profiles.document import format_count
 
@@ -569,10 +569,8 @@ def _list_types(schema: Any) -> list[str]:
         return []
     kinds = _list_declared_types(schema)
     if not kinds or not all(kind in _ANY_VALUE_OF for kind in kinds):
-        choices = schema["enum"] if isinstance(schema.get("enum"), list) else []
-        choices = choices or ([schema["const"]] if "const" in schema else [])
         signs = [kind for kind, keys in _IMPLIED_TYPES.items() if not schema.keys().isdisjoint(keys)][:1]
-        kinds = ["number" if kind == "integer" else kind for kind in map(get_type, choices)] or signs
+        kinds = ["number" if kind == "integer" else kind for kind in map(get_type, list_options(schema))] or signs
     return [*dict.fromkeys([*kinds, *(["null"] if kinds and schema.get("nullable") is True else [])])]
 
 
