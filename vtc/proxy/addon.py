@@ -224,7 +224,7 @@ class VirtualToolCalling:
             self._last_plan_hash = hash(why)
             logger.debug("vtc: %s", "; ".join(why))
         if ctx.options.vtc_mode == "rewrite":
-            self._event_log.write_model(flow, session.report, session.plan.model_line)
+            self._event_log.write_model(flow, session.report, session.plan)
         # Step 5: Answer the request without the server, or change it.
         if ctx.options.vtc_mode == "rewrite":
             if answer := session.answer():

@@ -249,9 +249,10 @@ class Relay[P: Pipeline]:
     def drop_pending(self) -> None:
         """Drop the last frame, which was pending: the fast path has already forwarded it."""
         if self.last_frame:
-            self.choices.by_index[self.last_frame.delta.choice].waiting.clear()
-            if not self.writer.same_api and isinstance(self.last_frame.delta, TextDelta):
-                self.count_forwarded(self.last_frame.delta.text)
+            delta = self.last_frame.delta
+            self.choices.by_index[delta.choice].waiting.clear()
+            if isinstance(delta, TextDelta) and not self.writer.same_api:
+                self.writer.translator.count_text(delta.text)
 
     def count_forwarded(self, text: str) -> None:
         """Count text that the fast path forwarded, in frames like the last one, to a client of another API."""

@@ -38,9 +38,8 @@ from vtc.dialects.reading.reader import HeldCall
 from vtc.dialects.syntax.scan import INDENT, PlainRule
 from vtc.events import Delta, Event, ReasoningDelta, TextDelta
 from vtc.exchange.remembering.recorder import ReasoningRecorder
-from vtc.exchange.replying.repeats import RepeatGuard
+from vtc.exchange.replying.repeats import RepeatDetector
 from vtc.exchange.replying.reply import ReplyPipeline
-from vtc.reporting.report import Report
 from vtc.wire.framing import Frame
 
 ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
@@ -422,7 +421,7 @@ class FastPath:
         self._texts: list[bytes] = []
         self._buffered_in_relay = 0  # 1 if the first frame is also buffered in the relay
         self._reading: ReplyPipeline | None = None  # parses the texts that are not forwarded
-        self._repeats = RepeatGuard(Report()).text  # also has the texts that were forwarded unread
+        self._repeats = RepeatDetector(lambda _: None, stops=False)  # also has the texts that were forwarded unread
         # Renders the frames for a client that is sent other ones, for example over a bridge; None if they are the same.
         self._template: TextTemplate | None = None
         self._followers: list[Callable[[bytes, Sequence[bytes]], None]] = []  # receive the frames that are sent
@@ -542,7 +541,9 @@ class FastPath:
         if self._template:
             self._relay.count_forwarded(text)
         repeats.write(text)
-        if repeats.tell() >= repeats.max_unchecked:
+        if (
+            repeats.tell() >= repeats.max_unchecked
+        ):  # not `add`, because this is on the way of each frame that is parsed
             repeats.check()
 
     def pause(self) -> None:

@@ -51,9 +51,10 @@ class RepeatDetector(io.StringIO):
     A buffer, because most frames then cost no call of a function of VTC.
     """
 
-    def __init__(self, guard: RepeatGuard, *, stops: bool) -> None:
+    def __init__(self, on_found: Callable[[Repetition], None], *, stops: bool) -> None:
+        """Set up the buffer; `on_found` is called once, with the repetition. `stops`: it ends the reply or the text."""
         super().__init__()
-        self._guard = guard
+        self._on_found = on_found
         self.max_unchecked = STEP_CHARACTERS if stops else MAX_UNCHECKED_CHARACTERS
         self.max_unwritten = 0 if stops else MAX_UNWRITTEN_TEXTS
         """Maximum length of `unwritten`."""
@@ -66,6 +67,12 @@ class RepeatDetector(io.StringIO):
         self.found: Repetition | None = None
         self.excess = 0
         """Characters that were written after the place at which the repetition was found."""
+
+    def add(self, text: str) -> None:
+        """Write a text, and compare it once enough has been written."""
+        self.write(text)
+        if self.tell() >= self.max_unchecked:
+            self.check()
 
     def check(self) -> None:
         """Compare the written text, except its last incomplete step."""
@@ -98,7 +105,7 @@ class RepeatDetector(io.StringIO):
         is_indented = bool(lines) and all(line.startswith(_CODE_INDENTS) or not line.strip() for line in lines)
         if any(map(str.isalpha, block)) and not is_indented:
             self.found = Repetition(size, self._run // size)
-            self._guard.record(self.found)
+            self._on_found(self.found)
 
     def _find_period(self, window: str) -> tuple[int, int]:
         """Find the smallest distance at which the end of the window repeats, and for how many characters."""
@@ -145,7 +152,7 @@ class RepeatGuard:
         self._message = ""  # to the client, until it is sent
         self.cuts = cuts
         stops = cuts or stop is not None
-        self.text, self.reasoning = RepeatDetector(self, stops=stops), RepeatDetector(self, stops=stops)
+        self.text, self.reasoning = (RepeatDetector(self.record, stops=stops) for _ in range(2))
 
     def record(self, found: Repetition) -> None:
         if self._is_reported:

@@ -152,10 +152,7 @@ class ReplyPipeline:
 
     def record_reasoning(self, text: str) -> None:
         self.text.record_reasoning(text)
-        repeats = self.repeats.reasoning
-        repeats.write(text)
-        if repeats.tell() >= repeats.max_unchecked:
-            repeats.check()
+        self.repeats.reasoning.add(text)
 
     def process_piece(self, delta: CallDelta) -> CallDelta | None:
         """Process a piece of a native call; return the part to send now, None if the call is buffered."""
@@ -215,9 +212,7 @@ class ReplyPipeline:
         for event in events:
             if isinstance(event, Text | Reasoning):
                 repeats = self.repeats.text if isinstance(event, Text) else self.repeats.reasoning
-                repeats.write(event.raw)
-                if repeats.tell() >= repeats.max_unchecked:
-                    repeats.check()
+                repeats.add(event.raw)
                 if self.repeats.cuts and repeats.found and isinstance(event, Text):
                     staged += self.repeats.cut(event.raw, repeats.found)
                     continue

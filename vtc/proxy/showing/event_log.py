@@ -13,6 +13,7 @@ from typing import Any
 
 from mitmproxy import http
 
+from vtc.profiles.plan import Plan
 from vtc.proxy import flows
 from vtc.reporting.report import Report, list_changes
 from vtc.scrub import escape_invisible, scrub_text
@@ -35,11 +36,11 @@ class EventLog:
         """Hashes of logged changes with client and model, and of logged models; hashes, because changes contain names
         of tools."""
 
-    def write_model(self, flow: http.HTTPFlow, report: Report, line: str) -> None:
+    def write_model(self, flow: http.HTTPFlow, report: Report, plan: Plan) -> None:
         """Write a line about the profile of a model, at the first exchange with it at a server."""
         model, request = report.parties.server_model or report.parties.asked, flow.request
         if self._record([hash((request.pretty_host, request.port, model))]):
-            line = f"model {model or '(not named)'} at {request.pretty_host}:{request.port}: {line}"
+            line = f"model {model or '(not named)'} at {request.pretty_host}:{request.port}: {plan.model_line}"
             logger.info("vtc: %s", escape_invisible(scrub_text(line, report.secrets)))
 
     def write(self, flow: http.HTTPFlow, report: Mapping[str, Any], summary: str, outcome: str) -> None:
