@@ -18,7 +18,7 @@ TEXT = '<function name="read"><param name="filePath">/a</param></function>'
 """A call in the dialect of MiniCPM5, which no unknown model is read in."""
 DISCOVERED = {"vtc_discover": "on", "connection_strategy": "lazy"}
 PLAIN = {"/v1/models": {"data": [{"id": ALIAS}]}}
-HUB = "/root/.cache/huggingface/hub/models--openbmb--MiniCPM5-1B/snapshots/0a1b2c"
+HUB = "/data/huggingface/hub/models--openbmb--MiniCPM5-1B/snapshots/0a1b2c"
 ANSWERS: dict[str, dict[str, Any]] = {
     "vllm": {"/v1/models": {"data": [{"id": ALIAS, "owned_by": "vllm", "root": "openbmb/MiniCPM5-1B"}]}},
     "vllm-cache": {"/v1/models": {"data": [{"id": ALIAS, "owned_by": "vllm", "root": HUB}]}},

@@ -260,7 +260,7 @@ class WireNames:
 
 
 class WrappedDecoder(msgspec.Struct):
-    """Base of decoders that change what another decoder returns."""
+    """Base of decoders that change the frames of another decoder."""
 
     decoder: Decoder
 

@@ -50,7 +50,7 @@ class Facts:
 
     @property
     def model_key(self) -> bytes:
-        """Return the key of what one client was told by one server about the model, at any path."""
+        """Return the key of a server's statements to one client about the model, at any path."""
         return digest_texts(self.host, str(self.port), self.user_agent, *self.credentials, plain_model(self.model))
 
     @cached_property

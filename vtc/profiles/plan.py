@@ -133,7 +133,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def model_line(self) -> str:
-        """State which profile the model has and why, and what happens to its malformed calls."""
+        """State the profile of the model with the reason, and the treatment of its malformed calls."""
         repairs = "are repaired" if self.reading.lenient else "stay text"
         return f"{next(islice(self.why, 1, None), 'its profile is unknown')}; its malformed calls {repairs}"
 

@@ -133,7 +133,7 @@ def feed_until_stopped(session: Session, body: bytes, size: int) -> tuple[Stream
     stream, out = session.stream(), b""
     for at in range(0, len(body), size):
         out += b"".join(stream.feed(body[at : at + size]))
-        if stream.stopped:
+        if stream.has_stopped:
             return stream, out + b"".join(stream.finish()), body[at + size :]
     return stream, out + b"".join(stream.finish()), b""
 
@@ -148,7 +148,7 @@ def test_reply_that_repeats_itself_is_ended(client: str, server: str, kind: str)
         session = open_reply(client, server, stop_repeats="on")
         stream, out, rest = feed_until_stopped(session, body, size)
         read = pairs.read(client, out, stream=True)
-        assert stream.stopped
+        assert stream.has_stopped
         assert rest
         text, _, message = read.text.partition("\n\n(VTC ")
         assert "Let me check" in text or kind == "reasoning"  # which not each client is shown
@@ -170,7 +170,7 @@ def test_repetition_is_only_reported_without_the_setting(client: str, server: st
         session = open_reply(client, server)
         stream, out, rest = feed_until_stopped(session, body, size)
         outs.append(out)
-        assert (stream.stopped, rest) == (False, b"")
+        assert (stream.has_stopped, rest) == (False, b"")
         (note,) = session.report.notes
         assert note.startswith(FOUND)
         assert note.endswith("; vtc_stop_repeats=on ends such streams")
@@ -187,7 +187,7 @@ def test_short_reply_is_ended_in_every_cut_or_in_none(server: str) -> None:
         for size in (50, 1000, len(body)):
             session = open_reply(server, server, stop_repeats="on")
             stream, _, _ = feed_until_stopped(session, body, size)
-            found.add((stream.stopped, *session.report.notes))
+            found.add((stream.has_stopped, *session.report.notes))
         assert len(found) == 1, times
 
 
@@ -289,6 +289,6 @@ def test_repetition_in_a_call_is_none() -> None:
     call = chat.DIALECTS["tag"]("read", {"filePath": LINE * 400})
     body = pairs.make_stream("openai-chat", [call[at : at + 50] for at in range(0, len(call), 50)])
     stream, out, _ = feed_until_stopped(session, body, 100)
-    assert not stream.stopped
+    assert not stream.has_stopped
     assert session.report.notes == []
     assert pairs.read("openai-chat", out, stream=True).calls

@@ -232,8 +232,8 @@ class Choices[P: Pipeline]:
             needs_reason = choice.owes_end or (has_made_calls and not choice.cut)
             if (needs_reason or message or not self._same_api) and not breaks:
                 reason = _adapt_reason("stop", choice, fate)
-                told = (Rewritten("", message),) if message else ()
-                entry = replace(entry, after=(*pieces, *told, Finish(reason, choice.index, is_assumed=True)))
+                texts = (Rewritten("", message),) if message else ()
+                entry = replace(entry, after=(*pieces, *texts, Finish(reason, choice.index, is_assumed=True)))
             parts.append((choice, entry, [*self.unsettled.pop(choice.index, ()), *events]))
         return parts
 

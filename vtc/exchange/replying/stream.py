@@ -83,7 +83,7 @@ class Stream:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Process the next bytes of the body."""
         if (fast := self._fast_path) is None:
-            if self.stopped:
+            if self.has_stopped:
                 return []
             return [data] if (data := self._read(chunk, final=False)) else []
         started = self._clock() if fast.held else 0.0
@@ -108,7 +108,7 @@ class Stream:
         return [data] if data else []
 
     @property
-    def stopped(self) -> bool:
+    def has_stopped(self) -> bool:
         """True if VTC has ended the reply before the server did."""
         return self._finished and bool(self._relay.stop_message)
 

@@ -67,7 +67,7 @@ async def stream_second_reply(flow: http.HTTPFlow, live: LiveExchange, first: St
                 second = live.stream = session.continue_reply(first, time.perf_counter)
             live.received.add(body)
             yield _record_sent(live, second.feed(body))
-            if second.stopped:
+            if second.has_stopped:
                 break
     except NoAnswer as error:
         why = str(error)

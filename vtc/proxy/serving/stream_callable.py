@@ -135,7 +135,7 @@ def make_rewriter(
         try:
             if chunk:
                 out = stream.feed(chunk)
-                if stream.stopped and not live.observed:
+                if stream.has_stopped and not live.observed:
                     end_early(flow)
             else:
                 out = [] if at_end and stream.defers else live.end(flow)  # `at_end` sends deferred text
