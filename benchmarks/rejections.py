@@ -17,7 +17,7 @@ import yaml
 
 from benchmarks.figures import Figure
 from vtc import apis
-from vtc.apis import BadRequest
+from vtc.apis import RequestError
 from vtc.exchange import Session
 from vtc.exchange.asking.request import MAX_REQUESTS
 from vtc.profiles import Facts, Planner, Settings, builtin_directory, load_profiles
@@ -57,7 +57,7 @@ def count_retries(case: Mapping[str, Any], planner: Planner) -> int | None:
     try:
         session = Session.open(by_name[api], body, facts, planner, "seed")
         sent: bytes | None = session.request()
-    except BadRequest:
+    except RequestError:
         return None
     for retries in range(MAX_REQUESTS):
         if sent is None:

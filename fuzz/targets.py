@@ -22,7 +22,7 @@ from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
 from tests.apis.shapes import make_request_body as asked_of
 from tests.exchanges import agent, reveals_reasoning_late
-from vtc.apis import APIS, Api, BadRequest, Request
+from vtc.apis import APIS, Api, Request, RequestError
 from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
@@ -245,7 +245,7 @@ def fuzz_request(data: bytes) -> None:
     try:
         exchange = Session.open(CHAT, body, facts, make_planner(choice), "s")
         sent, plan = exchange.request(), exchange.plan
-    except BadRequest as error:
+    except RequestError as error:
         assert error.__cause__ is None, "a bug in VTC, which the rejection hides"
         assert how % 5 == 0, "a valid request was rejected"
         return
@@ -343,7 +343,7 @@ def fuzz_request_or_reply(api: Api, data: bytes) -> None:
         try:
             facts = agent(api.name, stream=bool(how & 16))
             sent = Session.open(api, body, facts, make_planner(choice), "s").request()
-        except BadRequest as error:
+        except RequestError as error:
             assert error.__cause__ is None, "a bug in VTC, which the rejection hides"
         else:
             assert isinstance(json.loads(sent), dict)

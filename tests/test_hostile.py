@@ -17,7 +17,7 @@ from tests.apis.shapes import SHAPES
 from tests.bounds import count_calls, time_limit
 from tests.dialects.material import COMMON, DIALECTS, read
 from tests.exchanges import API, PROFILES, agent, feed_stream, open_session, planner
-from vtc.apis import APIS, BadRequest
+from vtc.apis import APIS, RequestError
 from vtc.exchange import Session
 from vtc.profiles import Facts, Memory, Planner, ProfileError, Settings, UnknownName, builtin_directory, load_profiles
 
@@ -203,7 +203,7 @@ BODIES = {
 @pytest.mark.parametrize("what", BODIES)
 def test_bodies_that_are_no_request(what: str, caplog: pytest.LogCaptureFixture) -> None:
     """The error names the cause in the body; it is no internal error."""
-    with pytest.raises(BadRequest, match="the body is not a valid chat completion request: ") as caught:
+    with pytest.raises(RequestError, match="the body is not a valid chat completion request: ") as caught:
         Session.open(API, BODIES[what], Facts(), planner(), "seed")
     assert caught.value.__cause__ is None
     assert caplog.records == []
@@ -213,7 +213,7 @@ def test_bodies_that_are_no_request(what: str, caplog: pytest.LogCaptureFixture)
     "body", [b"\xff\xfeopen-sesame", b'{"open-sesame', b'"open-sesame"', b'{"messages": "open-sesame"}']
 )
 def test_reason_for_a_malformed_body_contains_none_of_its_text(body: bytes) -> None:
-    with pytest.raises(BadRequest) as caught:
+    with pytest.raises(RequestError) as caught:
         Session.open(API, body, Facts(), planner(), "seed")
     assert "open-sesame" not in str(caught.value)
     assert "Error" not in str(caught.value)  # no name of an internal class or of Python's

@@ -20,7 +20,7 @@ from tests.apis.named_events import Json
 from tests.e2e.upstream import JSON, SSE, Reply, serving
 from tests.exchange.remembering.talks import Talk
 from tests.exchanges import agent, feed_stream, planner
-from vtc.apis import BadRequest, Changes, explain_unread, match_request, side_questions
+from vtc.apis import Changes, RequestError, explain_unread, match_request, side_questions
 from vtc.apis.gemini_generate import API
 from vtc.apis.gemini_generate.request import convert_schema
 from vtc.exchange import Session
@@ -125,7 +125,7 @@ def test_content_of_its_own_server_alone_is_rejected_or_reported() -> None:
 
 @pytest.mark.parametrize("body", [{"contents": [{"parts": ["x"]}]}, {"contents": {}}, {"tools": 5}, []])
 def test_malformed_request_is_rejected(body: Any) -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(RequestError):
         _ = [*API.request(chat.encode_json(body)).messages]
 
 

@@ -14,7 +14,7 @@ from tests.apis import chat, ollama
 from tests.apis.toy import Toy
 from tests.bounds import time_limit
 from tests.exchanges import AGENT, feed_stream, planner
-from vtc.apis import BadRequest, convert_to_stream, match_request, render_text_reply
+from vtc.apis import RequestError, convert_to_stream, match_request, render_text_reply
 from vtc.apis.ollama_chat import API, Request
 from vtc.apis.relay import Relay
 from vtc.events import ToolCall
@@ -44,7 +44,7 @@ def exchange(*, settings: Any = None, **fields: Any) -> Session:
     "body", [b"[]", b"{}", b'{"messages": []}', b'{"model": "m"}', b'{"model": "m", "messages": 1}']
 )
 def test_body_of_another_kind_is_no_request(body: bytes) -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(RequestError):
         API.request(body)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tests.apis import conversations
 from tests.dialects.material import CASES, plain
-from vtc.apis import APIS, Api, BadRequest, Changes
+from vtc.apis import APIS, Api, Changes, RequestError
 from vtc.events import Message, Tool
 from vtc.json_text import encode_json
 
@@ -158,5 +158,5 @@ def test_other_tools_replace_those_that_are_declared(api: Api) -> None:
 @each
 def test_conversation_that_is_no_list_is_refused(api: Api) -> None:
     key = conversations.get_history_key(api.name)
-    with pytest.raises(BadRequest, match=f"`{key}` is not a list"):
+    with pytest.raises(RequestError, match=f"`{key}` is not a list"):
         request(api, **{key: {}})

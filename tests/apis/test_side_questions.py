@@ -10,7 +10,7 @@ import pytest
 
 from tests.apis import chat, messages
 from tests.dialects.material import CASES, plain
-from vtc.apis import BadRequest
+from vtc.apis import RequestError
 from vtc.apis.side_questions import SideQuestion, answer_locally, convert_token_count, find_side_question
 from vtc.events import ListedModel
 from vtc.exchange.model_list import find_model, list_model_names, read_models
@@ -69,7 +69,7 @@ def test_a_count_of_the_server_is_read(body: bytes, count: int | None) -> None:
 
 
 def test_a_body_that_is_no_request_is_not_counted() -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(RequestError):
         answer_locally(SideQuestion("count", "anthropic-messages"), b"{}")
 
 

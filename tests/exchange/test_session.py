@@ -10,7 +10,7 @@ import pytest
 
 from tests.apis import chat
 from tests.exchanges import AGENT, API, BODY, TEXT, feed_stream, open_session, planner
-from vtc.apis import BadRequest
+from vtc.apis import RequestError
 from vtc.exchange import Session
 from vtc.exchange.asking import prompt
 from vtc.profiles import Planner
@@ -47,7 +47,7 @@ def test_a_fault_in_rewriting_is_a_bad_request_too(
 ) -> None:
     exchange = open_session()
     monkeypatch.setattr(prompt, "prepare_messages", lambda *_: 1 / 0)
-    with pytest.raises(BadRequest, match="ZeroDivisionError"):
+    with pytest.raises(RequestError, match="ZeroDivisionError"):
         exchange.request()
     (record,) = caplog.records
     assert "forwarded unchanged" in record.message
@@ -76,7 +76,7 @@ def test_a_fault_of_ours_is_a_bad_request(monkeypatch: pytest.MonkeyPatch, caplo
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr(Planner, "plan", broken)
-    with pytest.raises(BadRequest, match="ZeroDivisionError: planted"):
+    with pytest.raises(RequestError, match="ZeroDivisionError: planted"):
         open_session()
     (record,) = caplog.records
     assert "test_session.py" in record.message

@@ -17,7 +17,7 @@ from tests.exchange.asking.applied_steps import BY_NAME
 from tests.exchange.crossings import open_bridge
 from tests.exchange.damages import frames_of, no_faults, places, put_value
 from tests.exchanges import agent, feed_stream, planner
-from vtc.apis import BadRequest
+from vtc.apis import RequestError
 from vtc.exchange import Session
 from vtc.profiles import Memory
 
@@ -55,7 +55,7 @@ def check(client: str, server: str, fields: Any, settings: dict[str, Any], refus
         try:
             plans = planner(**way, **settings)
             exchange = Session.open(BY_NAME[client], chat.encode_json(fields), agent(client), plans, "seed", Memory())
-        except BadRequest:
+        except RequestError:
             return
         sent, own = exchange.request(), exchange.answer()
         if own is None:

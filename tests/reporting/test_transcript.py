@@ -6,7 +6,7 @@ import pytest
 
 from tests.apis import chat
 from vtc import apis
-from vtc.apis import BadRequest
+from vtc.apis import RequestError
 from vtc.reporting.transcript import (
     TranscriptBlock,
     compare_transcripts,
@@ -110,7 +110,7 @@ def test_a_difference() -> None:
 
 
 def test_other_body_has_no_transcript() -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(RequestError):
         read_request(API, b"x")
     with pytest.raises(ValueError, match="not a reply of openai-chat"):
         read_reply(API, b'{"error": 1}')

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_chat, openai_responses
 from vtc.apis.contract import Api, Reply, UnreadPath
 from vtc.apis.place import is_within
-from vtc.apis.request import BadRequest, Request
+from vtc.apis.request import Request, RequestError
 from vtc.apis.request_writer import Changes
 from vtc.apis.whole import (
     NoReply,
@@ -27,11 +27,11 @@ __all__ = [
     "APIS",
     "FLAGS",
     "Api",
-    "BadRequest",
     "Changes",
     "NoReply",
     "Reply",
     "Request",
+    "RequestError",
     "UnreadPath",
     "convert_to_stream",
     "explain_unread",

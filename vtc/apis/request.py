@@ -25,7 +25,7 @@ type MessageGroup = tuple[Sequence[Message], Sequence[int]]
 """Messages, and the indices of their entries in the conversation."""
 
 
-class BadRequest(ValueError):
+class RequestError(ValueError):
     """The body is no request of this API; it is forwarded unchanged."""
 
 
@@ -61,7 +61,7 @@ class Request(ABC):
     """The reason why text tool calls in the reply must stay text; empty if they may become calls."""
 
     def __init__(self, body: bytes, path: str = "", *, unrepaired: bool = False) -> None:
-        """Decode a body and, for some APIs, its path. Raises `BadRequest`.
+        """Decode a body and, for some APIs, its path. Raises `RequestError`.
 
         Values out of shape are repaired, unless `unrepaired` is set.
         """
@@ -79,11 +79,11 @@ class Request(ABC):
 
     @contextmanager
     def _convert_errors(self) -> Iterator[None]:
-        """Raise `BadRequest` for any error that decoding an invalid body raises."""
+        """Raise `RequestError` for any error that decoding an invalid body raises."""
         try:
             yield
         except INVALID_BODY_ERRORS as error:
-            raise BadRequest(f"the body is not a valid {self.LAYOUT.name}: {describe_body_fault(error)}") from None
+            raise RequestError(f"the body is not a valid {self.LAYOUT.name}: {describe_body_fault(error)}") from None
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -119,12 +119,12 @@ class Request(ABC):
 
     @cached_property
     def messages(self) -> Sequence[Message]:
-        """Decode the conversation on first use, because most requests are forwarded unchanged. Raises `BadRequest`."""
+        """Decode the conversation on first use: most requests are forwarded unchanged. Raises `RequestError`."""
         return [message for group, _ in self.groups for message in group]
 
     @cached_property
     def groups(self) -> Sequence[MessageGroup]:
-        """Decode the messages, grouped by the entries that contain them. Raises `BadRequest`."""
+        """Decode the messages, grouped by the entries that contain them. Raises `RequestError`."""
         known: dict[str | None, ToolCall] = {}
         unanswered: list[ToolCall] = []  # calls without a result, the oldest first
         groups: list[MessageGroup] = []

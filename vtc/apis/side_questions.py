@@ -71,7 +71,7 @@ def find_side_question(method: str, path: str, headers: Mapping[str, str]) -> Si
 
 
 def answer_locally(side_question: SideQuestion, body: bytes, path: str = "") -> bytes | None:
-    """Answer without the server; None if it has to be asked. Raises `BadRequest`."""
+    """Answer without the server; None if it has to be asked. Raises `RequestError`."""
     match side_question.kind:
         case "alive":
             return b""
@@ -85,7 +85,7 @@ def answer_locally(side_question: SideQuestion, body: bytes, path: str = "") -> 
 def render_tokenize_request(
     side_question: SideQuestion, body: bytes, model: Callable[[str], str], path: str = ""
 ) -> bytes:
-    """Render a request for `TOKENIZE_PATH` that counts the tokens of a conversation. Raises `BadRequest`.
+    """Render a request for `TOKENIZE_PATH` that counts the tokens of a conversation. Raises `RequestError`.
 
     vLLM accepts messages and tools, llama.cpp text. `model` maps the client's name of a model to the server's.
     """

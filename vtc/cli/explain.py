@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from vtc import apis
-from vtc.apis import Api, BadRequest
+from vtc.apis import Api, RequestError
 from vtc.cli.common import (
     build_planner,
     complete_names,
@@ -163,7 +163,7 @@ def explain(
                 explained = [_explain_rejection(plans, facts, api, body, rejection.read(), status)]
             else:
                 explained = [_explain_body(plans, facts, api, body or b"", call)]
-        except BadRequest as error:
+        except RequestError as error:
             raise click.ClickException(str(error)) from None
     else:
         plan = plans.plan(facts, apis.APIS[0].request(b'{"messages": []}'))
@@ -209,7 +209,7 @@ def _explain_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterato
 
 
 def _explain_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: ToolCall | None) -> dict[str, Any]:
-    """Explain a request with this body. Raises `BadRequest`."""
+    """Explain a request with this body. Raises `RequestError`."""
     request = api.request(body, facts.path)
     facts = replace(facts, model=request.model, body=request.fields)
     plan = plans.plan(facts, request)
@@ -219,7 +219,7 @@ def _explain_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: Too
 def _explain_rejection(
     plans: Planner, facts: Facts, api: Api, body: bytes | None, rejection: bytes, status: int
 ) -> dict[str, Any]:
-    """Explain a server's error about a request. Raises `BadRequest`."""
+    """Explain a server's error about a request. Raises `RequestError`."""
     request = apis.APIS[0].request(b'{"messages": []}') if body is None else api.request(body, facts.path)
     plan = plans.plan(replace(facts, model=request.model or facts.model), request)
     error = read_error(rejection, status, api.name, SentText(decode_json(body)) if body else None)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from vtc import apis
-from vtc.apis import BadRequest
+from vtc.apis import RequestError
 from vtc.cli.common import build_planner, profile_directories
 from vtc.cli.flags import add_flags
 from vtc.dialects.constrain.constraint import Inexpressible
@@ -59,7 +59,7 @@ def render(
     try:
         exchange = Session.open(api, file.read(), Facts(user_agent=user_agent, path=path), plans, "render")
         body = json.loads(exchange.request())
-    except BadRequest as error:
+    except RequestError as error:
         raise click.ClickException(str(error)) from None
     if constrain:
         _show_grammar(exchange.plan, constrain)

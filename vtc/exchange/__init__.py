@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from vtc.apis import Api, BadRequest, Request, find_api
+from vtc.apis import Api, Request, RequestError, find_api
 from vtc.apis.seals import SealSource
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.reminder import Reminder
@@ -65,7 +65,7 @@ class PlannedRequest:
         return is_warm(self._plan.reading)
 
     def create_session(self) -> Session:
-        """Create the session; raises `BadRequest`."""
+        """Create the session; raises `RequestError`."""
         with pass_through_on_fault(self._facts.secrets):
             return self._make()
 
@@ -139,7 +139,7 @@ class Session:
         memory: Memory | None = None,
         secrets: Sequence[bytes] = (b"",),
     ) -> Session:
-        """Decode and plan a request; raises `BadRequest`, and then the caller forwards the body unchanged.
+        """Decode and plan a request; raises `RequestError`, and then the caller forwards the body unchanged.
 
         `seed` must differ for every exchange because ids of calls are derived from it. `memory` stores the facts that
         later exchanges need, and nothing else. `secrets` sign the values that clients send back: the first one
@@ -180,7 +180,7 @@ class Session:
     def request(self) -> bytes:
         """Rewrite the body for the model server, once; return the original bytes if the plan changes nothing.
 
-        Raises `BadRequest`, and then the caller forwards the body unchanged. Call it before `stream`, which discards
+        Raises `RequestError`, and then the caller forwards the body unchanged. Call it before `stream`, which discards
         the conversation.
         """
         return self._rewrite().body
@@ -206,7 +206,7 @@ class Session:
                     if self._past:
                         messages = self._past.restore_conversation(request, add, self._encoder.seals, lines)
                     body = self._encoder.encode(prompt.prepare_messages(request, messages, plan, steer, lines))
-            except BadRequest as error:
+            except RequestError as error:
                 self.fate.decide_request(error, self.report)
                 self._encoder.forget()
                 stop, body = "", self._received.body  # the policies still apply to its reply

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
-from vtc.apis import Api, BadRequest
+from vtc.apis import Api, RequestError
 from vtc.dialects.bounded_cache import COMPILED_PATTERNS
 from vtc.exchange import PlannedRequest, Session
 from vtc.profiles.matching import Facts
@@ -91,9 +91,9 @@ def _plan_request(
     max_bytes = ctx.options.vtc_max_body_bytes
     body = bodies.decode_body(request, max_bytes)
     if body is None:
-        raise BadRequest("the body is streamed")
+        raise RequestError("the body is streamed")
     if len(body) > max_bytes:
-        raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
+        raise RequestError(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
     return Session.plan_request(api, body, facts, planner, seed, memory, secrets), body
 
 

@@ -40,7 +40,7 @@ class TranscriptBlock:
 
 
 def read_request(api: Api, body: bytes) -> list[TranscriptBlock]:
-    """Parse the conversation of a request; raise `BadRequest` if it does not belong to this API."""
+    """Parse the conversation of a request; raise `RequestError` if it does not belong to this API."""
     request = api.request(body)
     blocks = [_render_message(message) for message in request.messages]
     if request.offer.tools:

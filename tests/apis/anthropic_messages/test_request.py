@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.apis import messages
 from tests.apis.messages import assistant, call, check_request, result, text, thinking, user
 from tests.apis.named_events import Json
-from vtc.apis import BadRequest, Changes
+from vtc.apis import Changes, RequestError
 from vtc.apis.anthropic_messages import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import encode_json
@@ -121,7 +121,7 @@ def test_the_other_fields() -> None:
     ],
 )
 def test_malformed_request_is_rejected(body: bytes) -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(RequestError):
         Request(body)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from vtc.apis import BadRequest, Changes
+from vtc.apis import Changes, RequestError
 from vtc.apis.openai_chat import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import encode_json
@@ -89,7 +89,7 @@ def test_the_other_fields() -> None:
     "body", [b"", b"x", b"[]", b"5", b'{"messages": 5}', b'{"messages": null}', b'{"messages": [[]]}', b'{"tools": 5}']
 )
 def test_malformed_request_is_rejected(body: bytes) -> None:
-    with pytest.raises(BadRequest, match="the body is not a valid chat completion request"):
+    with pytest.raises(RequestError, match="the body is not a valid chat completion request"):
         Request(body)
 
 

@@ -21,7 +21,7 @@ from tests.apis.responses import (
     reasoning,
     tool,
 )
-from vtc.apis import BadRequest, Changes
+from vtc.apis import Changes, RequestError
 from vtc.apis.openai_responses import API, Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import encode_json
@@ -64,12 +64,12 @@ def render_request(one: Request, **changes: Any) -> Json:
     ],
 )
 def test_a_body_that_is_no_request_is_refused(body: bytes) -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(RequestError):
         API.request(body)
 
 
 def test_messages_that_are_none_are_refused_when_they_are_asked_for() -> None:
-    with pytest.raises(BadRequest):
+    with pytest.raises(RequestError):
         assert request(input=[{"role": "user", "content": [5]}]).messages
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from vtc.apis import BadRequest, Changes, bridge
+from vtc.apis import Changes, RequestError, bridge
 from vtc.apis.bridge import WireNames
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
 from vtc.apis.fields import get_at, put_at, split_raw_object
@@ -577,14 +577,14 @@ class RequestEncoder:
 
 @contextmanager
 def pass_through_on_fault(known: Iterable[str] = ()) -> Iterator[None]:
-    """Turn a fault of VTC into `BadRequest`, so that the request is forwarded unchanged."""
+    """Turn a fault of VTC into `RequestError`, so that the request is forwarded unchanged."""
     try:
         yield
-    except BadRequest:
+    except RequestError:
         raise
     except Exception as error:
         logger.error("vtc: rewriting failed; the request is forwarded unchanged\n%s", format_exception(error, known))
-        raise BadRequest(f"{type(error).__name__}: {error}") from error
+        raise RequestError(f"{type(error).__name__}: {error}") from error
 
 
 def _describe_guess(steps: Mapping[str, Any]) -> str:

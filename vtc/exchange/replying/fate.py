@@ -20,7 +20,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from vtc.apis import Api, BadRequest, Request, convert_to_stream, make_error_stream, may_be_reply, render_text_reply
+from vtc.apis import Api, Request, RequestError, convert_to_stream, make_error_stream, may_be_reply, render_text_reply
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED
 from vtc.dialects.text_client import conversation
 from vtc.events import Failure, ToolCall
@@ -109,7 +109,7 @@ class Fate:
         """Return True if a reply with this status is to be read; other errors are forwarded unread."""
         return self.strict or 200 <= status < 300
 
-    def decide_request(self, error: BadRequest, report: Report) -> None:
+    def decide_request(self, error: RequestError, report: Report) -> None:
         """Forward a request that cannot be rewritten; raise the error if its reply may be forwarded unread, too."""
         if not self.strict:
             raise error

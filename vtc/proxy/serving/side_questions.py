@@ -16,7 +16,7 @@ from mitmproxy import ctx, http
 from mitmproxy.net.http import status_codes
 from msgspec.structs import replace as replace_fields
 
-from vtc.apis import Api, BadRequest, find_api, side_questions
+from vtc.apis import Api, RequestError, find_api, side_questions
 from vtc.apis.side_questions import SideQuestion
 from vtc.events import Failure, ListedModel
 from vtc.exchange.model_list import collect_real_names, find_model, read_models, strip_prefix
@@ -104,7 +104,7 @@ class SideQuestions:
         try:
             body = bodies.decode_body(request, ctx.options.vtc_max_body_bytes) or b""
             answer = side_questions.answer_locally(side_question, body, request.path)
-        except (BadRequest, ValueError):
+        except (RequestError, ValueError):
             return False
         if answer is None:
             self._ask_about_models(
