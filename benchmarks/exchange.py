@@ -29,7 +29,7 @@ def open_session(
     api = apis.match_request("POST", path)
     assert api is not None
     exchange = Session.open(api, body, Facts(path=path), planner, "seed", memory)
-    exchange.request()
+    exchange.encode_request()
     return exchange
 
 

@@ -56,7 +56,7 @@ def count_retries(case: Mapping[str, Any], planner: Planner) -> int | None:
     by_name = {each.name: each for each in apis.APIS}
     try:
         session = Session.open(by_name[api], body, facts, planner, "seed")
-        sent: bytes | None = session.request()
+        sent: bytes | None = session.encode_request()
     except RequestError:
         return None
     for retries in range(MAX_REQUESTS):

@@ -244,13 +244,13 @@ def fuzz_request(data: bytes) -> None:
     facts = _choose_facts(bool(how & 16))
     try:
         exchange = Session.open(CHAT, body, facts, make_planner(choice), "s")
-        sent, plan = exchange.request(), exchange.plan
+        sent, plan = exchange.encode_request(), exchange.plan
     except RequestError as error:
         assert error.__cause__ is None, "a bug in VTC, which the rejection hides"
         assert how % 5 == 0, "a valid request was rejected"
         return
     assert isinstance(json.loads(sent), dict)
-    assert sent == Session.open(CHAT, body, facts, make_planner(choice), "s").request()
+    assert sent == Session.open(CHAT, body, facts, make_planner(choice), "s").encode_request()
     stack, protocol = plan.stack, plan.protocol
     if protocol.write is None and not (protocol.promote or stack.request.set or stack.request.drop):
         assert sent == body or exchange.report.request, "a request was changed without a report"
@@ -342,7 +342,7 @@ def fuzz_request_or_reply(api: Api, data: bytes) -> None:
     if how & 8:
         try:
             facts = agent(api.name, stream=bool(how & 16))
-            sent = Session.open(api, body, facts, make_planner(choice), "s").request()
+            sent = Session.open(api, body, facts, make_planner(choice), "s").encode_request()
         except RequestError as error:
             assert error.__cause__ is None, "a bug in VTC, which the rejection hides"
         else:

@@ -292,7 +292,7 @@ def list_entered_files() -> set[str]:
 
     def run_exchange() -> bytes:
         exchange = open_session(model="qwen2.5")
-        exchange.request()
+        exchange.encode_request()
         return feed_stream(exchange.stream(), *chat.make_stream(*texts))
 
     texts = ("<tool_", 'call>\n{"name": "read", ', '"arguments": {"filePath": "a"}}', "\n</tool_call>")

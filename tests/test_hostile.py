@@ -187,7 +187,7 @@ def test_reminders_that_never_end(client: str) -> None:
     body = re.sub("Read it|hello", "<system-reminder>" * 50_000, history).encode()
     (api,) = [api for api in APIS if api.name == client]
     exchange = Session.open(api, body, agent(client, stream=True), planner(), "seed", Memory())
-    assert json.loads(exchange.request()) == json.loads(body)
+    assert json.loads(exchange.encode_request()) == json.loads(body)
 
 
 DEEP = "[" * 100_000
@@ -229,7 +229,7 @@ def test_odd_arguments_of_the_past(dialect: str) -> None:
     """The arguments of earlier calls are rendered for the model, even if they are malformed."""
     for arguments in (DEEP, "1" * 100_000, "{", "\0", "\ud83d", '{"a": 1e999}', "", "null"):
         exchange = open_session(settings={"tools": "prompt", "dialect": dialect}, messages=past(arguments))
-        sent = json.loads(exchange.request())
+        sent = json.loads(exchange.encode_request())
         assert [message["role"] for message in sent["messages"]][-2:] == ["assistant", "user"], arguments[:9]
 
 
@@ -240,7 +240,7 @@ TEMPLATE = "{{ 7 * 7 }}{% for x in range(9) %}{{ x }}{% endfor %}{{ ''.__class__
 def test_a_template_in_a_request_is_text(dialect: str) -> None:
     described = {"type": "function", "function": {"name": "f", "description": TEMPLATE, "parameters": {}}}
     exchange = open_session(settings={"tools": "prompt", "dialect": dialect}, tools=[described], content=TEMPLATE)
-    sent = exchange.request().decode()
+    sent = exchange.encode_request().decode()
     assert sent.count("{{ 7 * 7 }}") >= 2
     assert "49" not in sent
     assert "<class" not in sent
@@ -265,7 +265,7 @@ def test_a_system_prompt_of_fragments(fragment: str) -> None:
     messages = [{"role": "system", "content": fragment * (200_000 // len(fragment))}, {"role": "user", "content": "x"}]
     body = chat.encode_json(chat.request(messages=messages, tools=None))
     exchange = Session.open(API, body, Facts(user_agent="Cline/3"), planner(), "seed")
-    assert exchange.request() == body
+    assert exchange.encode_request() == body
 
 
 # Profiles

@@ -129,7 +129,7 @@ def outcome(talk: Talk, memory: Memory | None, key: str | None = None) -> Outcom
     headers = {"authorization": f"Bearer {key}"} if key else {}
     facts = Facts(user_agent=talk.agent, path="/v1/chat/completions", headers=headers)
     one = Session.open(API, request(talk), facts, planner(talk.planner), "seed", memory)
-    sent = one.request()
+    sent = one.encode_request()
     calls = [chat.DIALECTS[name](talk.tool, {talk.parameter: talk.reply}) for name in ("hermes", "tag")]
     reply = feed_stream(one.stream(), *chat.make_stream("I will.\n", *calls))
     report = one.report.as_dict()

@@ -108,18 +108,18 @@ def test_how_much_to_think(config: Json, effort: str | None) -> None:
 def test_an_answer_in_json_is_requested_from_another_api() -> None:
     config = {"responseMimeType": "application/json", "responseSchema": {"type": "OBJECT", "properties": {}}}
     exchange = open_session(settings={"upstream_api": ("openai-chat",)}, generationConfig=config)
-    sent = json.loads(exchange.request())["response_format"]["json_schema"]["schema"]
+    sent = json.loads(exchange.encode_request())["response_format"]["json_schema"]["schema"]
     assert sent == {"type": "object", "properties": {}}
 
 
 def test_content_of_its_own_server_alone_is_rejected_or_reported() -> None:
     kept = open_session(settings={"upstream_api": ("openai-chat",)}, cachedContent="cachedContents/1")
-    kept.request()
+    kept.encode_request()
     refusal = kept.answer()
     assert refusal
     assert json.loads(refusal.body)["error"]["status"] == "INVALID_ARGUMENT"
     exchange = open_session(settings={"upstream_api": ("openai-chat",)}, tools=[*gemini.TOOLS, {"googleSearch": {}}])
-    exchange.request()
+    exchange.encode_request()
     assert any("tool googleSearch" in line for line in exchange.report.request)
 
 
@@ -209,7 +209,7 @@ def test_a_prompt_that_the_server_blocks_ends_the_reply_for_every_client() -> No
     api = match_request("POST", "/chat/completions")
     assert api is not None
     exchange = Session.open(api, body, agent("openai-chat"), planner(upstream_api=(NAME,)), "seed")
-    exchange.request()
+    exchange.encode_request()
     assert chat.read(feed_stream(exchange.stream(), gemini.frame(blocked))).finish_reason == "content_filter"
     own = open_session()
     assert feed_stream(own.stream(), gemini.frame(blocked)) == gemini.frame(blocked)
@@ -217,7 +217,7 @@ def test_a_prompt_that_the_server_blocks_ends_the_reply_for_every_client() -> No
 
 def test_a_cut_call_of_another_server_is_seen_and_none() -> None:
     exchange = open_session(settings={"upstream_api": ("openai-chat",)})
-    exchange.request()
+    exchange.encode_request()
     piece = {"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a'}}
     frames = [chat.ROLE, chat.chunk({"tool_calls": [piece]}), chat.chunk({}, "length"), chat.DONE]
     found = gemini.read(feed_stream(exchange.stream(), *frames))
@@ -234,7 +234,7 @@ def test_a_denied_call_is_never_sent(tmp_path: Any) -> None:
     for part in (gemini.call("read", filePath="/a"), SIGNED, spelled, {"toolCall": odd}, {**gemini.text("x"), **odd}):
         for stream in (True, False):
             exchange = Session.open(API, chat.encode_json(gemini.request()), agent(NAME, stream=stream), strict, "seed")
-            exchange.request()
+            exchange.encode_request()
             sent = gemini.make_stream(gemini.frame(gemini.event(part)))
             out = (
                 feed_stream(exchange.stream(), *sent)

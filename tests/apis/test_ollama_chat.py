@@ -94,7 +94,7 @@ def test_changed_messages_are_written_as_the_api_has_them() -> None:
     image = {"role": "user", "content": "see", "images": ["aGk="]}
     messages = [image, ollama.assistant("", ollama.call("read", path="a")), ollama.result("1")]
     one = exchange(messages=messages, settings={"tools": "prompt", "dialect": "hermes"})
-    sent = json.loads(one.request())
+    sent = json.loads(one.encode_request())
     assert "tools" not in sent
     assert sent["messages"][1] == image
     assert "<tool_call>" in sent["messages"][2]["content"]

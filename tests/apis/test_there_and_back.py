@@ -110,7 +110,9 @@ def test_with_tools_in_the_prompt_a_turn_begins_the_next_one(client: str, server
     key = conversations.get_history_key(server)
     plan = planner(upstream_api=(server,), tools="prompt", dialect="hermes")
     bodies = [
-        json.loads(Session.open(BY_NAME[client], body_of(client, **fields), agent(client), plan, f"{turn}").request())
+        json.loads(
+            Session.open(BY_NAME[client], body_of(client, **fields), agent(client), plan, f"{turn}").encode_request()
+        )
         for turn, fields in enumerate(turns(client))
     ]
     for before, then in pairwise(bodies):

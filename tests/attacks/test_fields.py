@@ -344,9 +344,9 @@ def test_request_with_a_duplicate_key_is_encoded_again_under_a_policy(name: str)
     api = find_api(name)
     assert api is not None
     for policy in ("denied", "rule"):
-        sent = open_policy_session(name, policy, stream=True, body=body).request()
+        sent = open_policy_session(name, policy, stream=True, body=body).encode_request()
         assert json.loads(sent) == json.loads(plain)
         assert b"danger" not in sent
-        assert open_policy_session(name, policy, stream=True, body=plain).request() == plain
+        assert open_policy_session(name, policy, stream=True, body=plain).encode_request() == plain
     free = Session.open(api, body, agent(name, stream=True), Planner(PROFILES, Settings()), "seed")
-    assert free.request() == body
+    assert free.encode_request() == body

@@ -232,7 +232,7 @@ def test_a_request_with_deep_arguments_keeps_its_policies(text: bool) -> None:
     for dialect in ("gemma4", "minimax-m3", "hermes", "qwen3-coder", "cline"):
         settings = {"tools": "prompt", "dialect": dialect}
         exchange = open_under(DENY, model=settings, messages=messages)
-        sent = json.loads(exchange.request())
+        sent = json.loads(exchange.encode_request())
         assert "tools" not in sent
         assert find_chat_calls(stream_reply(exchange, native(("bash", "{}"), ("read", "{}")))) == {"read"}
 
@@ -254,7 +254,7 @@ def test_an_odd_schema_costs_that_schema_alone(schema: Any) -> None:
     odd = {"type": "function", "function": {"name": "odd", "description": "Does.", "parameters": schema}}
     for dialect in RULES:
         exchange = open_under(DENY, model={"tools": "prompt", "dialect": dialect}, tools=[odd, chat.READ])
-        sent = json.loads(exchange.request())
+        sent = json.loads(exchange.encode_request())
         assert "tools" not in sent
         assert "odd" in str(sent["messages"])
         text = chat.DIALECTS["hermes"]("odd", {"a": "x"}) + chat.DIALECTS["hermes"]("read", {"filePath": "x"})

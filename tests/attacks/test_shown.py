@@ -56,7 +56,7 @@ def open_policy_session(
         facts = dataclasses.replace(facts, user_agent=CLINE.user_agent)
     fields |= {**PROMPTED[client], "tools": None} if text else {}
     exchange = Session.open(api, make_request_body(client, stream=stream, **fields), facts, planner, "seed")
-    exchange.request()
+    exchange.encode_request()
     return exchange
 
 
@@ -193,7 +193,7 @@ def test_a_tool_in_a_namespace_is_denied_by_any_of_its_names(server: str, name: 
         for called in NAMES:
             for stream in (True, False):
                 exchange = open_policy_session("openai-responses", server, guards, stream=stream, tools=tools)
-                assert (b"delete" in exchange.request()) == offered
+                assert (b"delete" in exchange.encode_request()) == offered
                 for body in (
                     pairs.make_stream(server, ["Hi"], [(called, {"filePath": "a"})]),
                     pairs.make_stream(server, ["Hi", HERMES.format(called, '{"filePath": "a"}')]),
@@ -214,7 +214,7 @@ def test_a_tool_in_a_namespace_is_allowed_by_any_of_its_names(name: str) -> None
             "openai-responses", "openai-chat", {"allowed_tools": [name]}, stream=True, tools=tools
         )
         is_allowed = name != "delete" or git not in tools
-        assert (b"mcp__fs__delete" in exchange.request()) == is_allowed
+        assert (b"mcp__fs__delete" in exchange.encode_request()) == is_allowed
         body = pairs.make_stream("openai-chat", [], [("mcp__fs__delete", {"filePath": "a"})])
         found = responses.read(feed_stream(exchange.stream(), body))
         assert found.namespaces == (["mcp__fs"] if is_allowed else [])

@@ -43,7 +43,7 @@ def test_too_long_prompt_is_unchanged_and_reported(length: float, why: str) -> N
     messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "x"}]
     one = open_under(None, text=True, messages=messages)
     assert why in "; ".join(one.plan.why)
-    assert json.loads(one.request())["messages"] == messages
+    assert json.loads(one.encode_request())["messages"] == messages
 
 
 @pytest.mark.parametrize("count", [1, 256, 5_000])

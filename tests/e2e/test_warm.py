@@ -60,7 +60,7 @@ def compiled(frames: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Compiled:
 @pytest.mark.parametrize("dialect", sorted(PROFILES.dialects))
 def test_a_first_reply_compiles_little(dialect: str, frames: list[bytes], compiled: Compiled) -> None:
     exchange = open_session(tools=OFFERED, settings={"dialect": dialect})
-    exchange.request()
+    exchange.encode_request()
     exchange.warm()
     here = threading.get_ident()
     before = compiled[here]

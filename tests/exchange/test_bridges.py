@@ -36,7 +36,7 @@ from vtc.exchange import Session
 @pytest.mark.parametrize("calls", [[], READ, TWO], ids=["text", "call", "two calls"])
 def test_client_receives_the_same_reply(client: str, server: str, stream: bool, calls: Calls) -> None:
     exchange = open_bridge(client, server, stream=stream)
-    exchange.request()
+    exchange.encode_request()
     body = pairs.make_stream(server, ["Hel", "lo"], calls) if stream else pairs.make_whole_reply(server, "Hello", calls)
     assert read_client_reply(exchange, client, body, stream=stream) == make_content("Hello", calls)
 
@@ -85,7 +85,7 @@ def test_reasoning_of_the_server_is_reasoning_for_the_client(client: str, server
 @PAIR
 def test_a_conversation_is_one_that_the_server_takes(client: str, server: str) -> None:
     exchange = open_bridge(client, server, **SHAPES[client].history)
-    body = json.loads(exchange.request())
+    body = json.loads(exchange.encode_request())
     pairs.check_request(server, body)
     sent = BY_NAME[server].request(chat.encode_json(body))
     _, called, result = sent.messages[-3:]
@@ -100,7 +100,7 @@ def test_tools_in_the_prompt_and_calls_back_as_text(client: str, server: str) ->
     """For a model without tools, the request contains no tools, and calls are read from the text."""
     settings = {"tools": "prompt", "dialect": "hermes"}
     exchange = open_bridge(client, server, settings=settings, stream=True, **SHAPES[client].history)
-    body = json.loads(exchange.request())
+    body = json.loads(exchange.encode_request())
     assert "tools" not in body
     assert "<tool_call>" in json.dumps(body)
     assert read_client_reply(exchange, client, pairs.make_stream(server, [IN_TEXT]), stream=True) == make_content(
@@ -119,7 +119,7 @@ def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream:
     exchange = Session.open(
         BY_NAME[client], make_request_body(client, stream=stream), agent(client, stream=stream), strict, "seed"
     )
-    offered = {tool.name for tool in BY_NAME[server].request(exchange.request()).offer.tools}
+    offered = {tool.name for tool in BY_NAME[server].request(exchange.encode_request()).offer.tools}
     assert "read" not in offered
     body = pairs.make_stream(server, ["Hello"], TWO) if stream else pairs.make_whole_reply(server, "Hello", TWO)
     found = read_client_reply(exchange, client, body, stream=stream)
@@ -424,7 +424,7 @@ def test_omitted_content_is_replaced_by_a_note_and_reported(client: str, server:
     part, text = parts[client], {"type": "input_text" if client == "openai-responses" else "text", "text": "See this."}
     key = "input" if client == "openai-responses" else "messages"
     exchange = open_bridge(client, server, **{key: [{"role": "user", "content": [text, part]}]})
-    said_ = BY_NAME[server].request(exchange.request()).messages[-1].text
+    said_ = BY_NAME[server].request(exchange.encode_request()).messages[-1].text
     of_file = "file_id" in json.dumps(part)
     assert "See this." in said_
     assert f"[{part['type']}{' file-1' * of_file}: left out, as this server cannot be given it]" in said_
@@ -437,7 +437,7 @@ def test_file_in_a_result_is_replaced_by_a_note(server: str) -> None:
     history = [responses.make_input_message("user", "x"), responses.call("read", filePath="/a")]
     output = {**responses.output("x"), "output": [KEPT["openai-responses"]]}
     exchange = open_bridge("openai-responses", server, input=[*history, output])
-    result = BY_NAME[server].request(exchange.request()).messages[-1]
+    result = BY_NAME[server].request(exchange.encode_request()).messages[-1]
     assert (result.role, result.text) == (
         "tool",
         "[input_image file-1: left out, as this server cannot be given it]",
@@ -452,7 +452,7 @@ def test_tools_of_one_name_are_sent_once(client: str, server: str) -> None:
     if client == "gemini-generate":
         tools = [{"functionDeclarations": fields["tools"][0]["functionDeclarations"] * 2}]
     exchange = open_bridge(client, server, tools=tools)
-    declared = BY_NAME[server].request(exchange.request()).offer.declared
+    declared = BY_NAME[server].request(exchange.encode_request()).offer.declared
     assert len(declared) == len({*declared}) > 1
 
 
@@ -520,7 +520,7 @@ def test_past_call_without_a_name_is_text(server: str, function: dict[str, Any])
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "Seen."},
     ]
-    sent = open_bridge("openai-chat", server, messages=history).request()
+    sent = open_bridge("openai-chat", server, messages=history).encode_request()
     pairs.check_request(server, json.loads(sent))
     messages = BY_NAME[server].request(sent).messages
     assert not any(message.calls for message in messages)
@@ -532,7 +532,7 @@ def test_past_call_without_a_name_is_text(server: str, function: dict[str, Any])
 @STREAM
 def test_custom_tool_called_without_arguments_gets_no_input(server: str, stream: bool) -> None:
     exchange = open_bridge("openai-responses", server, stream=stream, tools=[{"type": "custom", "name": "exec"}])
-    exchange.request()
+    exchange.encode_request()
     body = (
         pairs.make_stream(server, [], [("exec", {})]) if stream else pairs.make_whole_reply(server, "", [("exec", {})])
     )
@@ -550,7 +550,7 @@ def test_description_of_an_answer_is_sent(client: str, server: str) -> None:
         "openai-chat": {"response_format": {"type": "json_schema", "json_schema": form}},
         "openai-responses": {"text": {"format": {"type": "json_schema", **form}}},
     }[client]
-    sent = json.loads(open_bridge(client, server, **fields).request())
+    sent = json.loads(open_bridge(client, server, **fields).encode_request())
     found = sent["text"]["format"] if server == "openai-responses" else sent["response_format"]["json_schema"]
     assert found["description"] == "An answer."
 
@@ -565,5 +565,5 @@ def test_reply_without_content_is_an_error_in_json(client: str) -> None:
 def test_answer_that_is_a_word_of_an_enum_is_reported_as_left_out(server: str) -> None:
     config = {"responseMimeType": "text/x.enum", "responseSchema": {"type": "STRING", "enum": ["a", "b"]}}
     exchange = open_bridge("gemini-generate", server, generationConfig=config)
-    exchange.request()
+    exchange.encode_request()
     assert [line for line in exchange.report.request if "form of the answer" in line]

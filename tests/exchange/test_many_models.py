@@ -32,7 +32,7 @@ OFFERED = [chat.tool("read", filePath="string")]
 
 def exchange(model: str) -> None:
     one = open_session(tools=OFFERED, model=model)
-    one.request()
+    one.encode_request()
     one.warm()
     stream = one.stream()
     stream.feed(BODY)

@@ -22,23 +22,23 @@ from vtc.reporting import Parties, Report
 def test_a_request_that_needs_nothing_keeps_its_bytes() -> None:
     body = b'{ "model":"m", "messages": [], "stop":[ ] }'
     exchange = Session.open(API, body, AGENT, planner(tools="prompt"), "seed")
-    assert exchange.request() == body
+    assert exchange.encode_request() == body
     assert (exchange.may_change_reply, exchange.report.request) == (False, [])
 
 
 def test_tools_that_are_prompted() -> None:
     exchange = open_session(settings={"tools": "prompt", "dialect": "hermes"})
-    sent = json.loads(exchange.request())
+    sent = json.loads(exchange.encode_request())
     assert [message["role"] for message in sent["messages"]] == ["system", "user"]
     assert "tools" not in sent
     assert exchange.report.request == ["3 tools -> hermes prompt"]
-    assert exchange.request() == exchange.request()
+    assert exchange.encode_request() == exchange.encode_request()
 
 
 def test_a_request_is_rewritten_once_and_not_before_it_is_asked_for() -> None:
     exchange = open_session(settings={"tools": "prompt"})
     assert exchange.report.request == []
-    assert exchange.request() is exchange.request()
+    assert exchange.encode_request() is exchange.encode_request()
     assert exchange.report.request == ["3 tools -> tag prompt"]
 
 
@@ -48,7 +48,7 @@ def test_a_fault_in_rewriting_is_a_bad_request_too(
     exchange = open_session()
     monkeypatch.setattr(prompt, "prepare_messages", lambda *_: 1 / 0)
     with pytest.raises(RequestError, match="ZeroDivisionError"):
-        exchange.request()
+        exchange.encode_request()
     (record,) = caplog.records
     assert "forwarded unchanged" in record.message
 

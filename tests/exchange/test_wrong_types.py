@@ -57,7 +57,7 @@ def check(client: str, server: str, fields: Any, settings: dict[str, Any], refus
             exchange = Session.open(BY_NAME[client], chat.encode_json(fields), agent(client), plans, "seed", Memory())
         except RequestError:
             return
-        sent, own = exchange.request(), exchange.answer()
+        sent, own = exchange.encode_request(), exchange.answer()
         if own is None:
             assert isinstance(json.loads(sent), dict)
             again = exchange.encode_after_rejection(chat.encode_json({"error": {"message": refusal}}), 400)

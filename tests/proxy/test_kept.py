@@ -272,7 +272,7 @@ def test_prompts_and_names_are_found_until_memory_is_switched_off(addon: Callabl
 def test_without_an_addon_only_names_stay_in_compiled_patterns() -> None:
     for conversation in (native, text):
         opened = Session.open(API, chat.encode_json(conversation(0)), AGENT, planner(tools="prompt"), "seed")
-        opened.request()
+        opened.encode_request()
         stream = opened.stream()
         feed_stream(stream, *chat.make_stream(replies(0)[0]))
     del opened, stream

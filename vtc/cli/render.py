@@ -58,7 +58,7 @@ def render(
     plans = build_planner(directories, tools=tools or "prompt", dialect=dialect)
     try:
         exchange = Session.open(api, file.read(), Facts(user_agent=user_agent, path=path), plans, "render")
-        body = json.loads(exchange.request())
+        body = json.loads(exchange.encode_request())
     except RequestError as error:
         raise click.ClickException(str(error)) from None
     if constrain:

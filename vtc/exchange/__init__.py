@@ -1,8 +1,8 @@
 """One exchange from top to bottom: a request and its reply as they pass through VTC.
 
-    request body -> Session.open(…) -> session.request()        sent to the model server
-    reply        -> session.stream(…).feed(…) or session.whole.rewrite(…)     sent to the client
-    session.report                                              a record of VTC's actions, as plain data
+    request body -> Session.open(…) -> session.encode_request()            sent to the model server
+    reply        -> session.stream(…).feed(…) or session.whole.rewrite(…)  sent to the client
+    session.report                                                         a record of VTC's actions, as plain data
 
 VTC writes some replies itself (`session.answer`), and retries some requests with a question about the reply
 (`session.whole.rewrite_with_retry`).
@@ -177,7 +177,7 @@ class Session:
                 request = api.request(body, facts.path, unrepaired=keeps_shape)
         return PlannedRequest(plan, partial(cls, api, request, body, planned, seed, facts, secrets), facts)
 
-    def request(self) -> bytes:
+    def encode_request(self) -> bytes:
         """Rewrite the body for the model server, once; return the original bytes if the plan changes nothing.
 
         Raises `RequestError`, and then the caller forwards the body unchanged. Call it before `stream`, which discards

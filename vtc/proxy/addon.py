@@ -100,7 +100,7 @@ def _plan_request(
 def _rewrite_request(planned: PlannedRequest) -> tuple[Session, bytes]:
     """Create the session of a planned request; return it and the body for the server."""
     session = planned.create_session()
-    return session, session.request()
+    return session, session.encode_request()
 
 
 class VirtualToolCalling:

@@ -75,7 +75,7 @@ def list_roles(model: str, *, host: str = "127.0.0.1") -> list[str]:
     """Return the roles that a server without a profile receives for a message of the developer and one of the user."""
     body = chat.encode_json(chat.request(messages=DEVELOPER_MESSAGES, model=model))
     exchange = Session.open(API, body, replace(AGENT, host=host), planner(), "seed")
-    sent = exchange.request()
+    sent = exchange.encode_request()
     found = [one["role"] for one in json.loads(sent)["messages"]]
     assert (sent == body) == (found == ["developer", "user"])
     return found

@@ -117,7 +117,7 @@ RULES: Mapping[str, Server] = {
 
 def send_until_accepted(exchange: Session, server: Server, *, status: int = 400, most: int = 4) -> list[Json]:
     """Send requests as the proxy does, until the server accepts one; return all of them. Fails if it accepts none."""
-    body, sent = exchange.request(), list[Json]()
+    body, sent = exchange.encode_request(), list[Json]()
     for _ in range(most):
         sent.append(json.loads(body))
         if not (words := server(sent[-1])):

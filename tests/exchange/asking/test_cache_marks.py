@@ -26,7 +26,7 @@ def send(client: str, server: str, host: str, **fields: Any) -> tuple[Json, list
     session = Session.open(
         BY_NAME[client], make_request_body(client, **fields), facts, planner(upstream_api=(server,)), "seed"
     )
-    return json.loads(session.request()), session.report.request
+    return json.loads(session.encode_request()), session.report.request
 
 
 def find_marks(value: Any, path: str = "") -> dict[str, Any]:

@@ -49,14 +49,14 @@ def open_messages(model: str, messages: Any) -> Session:
 
 @pytest.mark.parametrize("model", ["moonshotai/Kimi-K2-Thinking", "kimi-k2.5"])
 def test_all_ids_of_a_conversation_with_kimi_are_as_its_template_prints_them(model: str) -> None:
-    assert ids_of(open_messages(model, MIXED).request() or b"") == (CANONICAL, CANONICAL)
+    assert ids_of(open_messages(model, MIXED).encode_request() or b"") == (CANONICAL, CANONICAL)
     # Ids of this form keep their bytes.
     canonical = [*MIXED[:1]]
     for number, name in enumerate(("read", "write", "read")):
         id_ = f"functions.{name}:{number}"
         canonical += [{"role": "assistant", "content": "", "tool_calls": [make_call(name, id_)]}, result("a", id_)]
     exchange = open_messages(model, canonical)
-    assert exchange.request() == chat.encode_json(chat.request(model=model, messages=canonical, stream=True))
+    assert exchange.encode_request() == chat.encode_json(chat.request(model=model, messages=canonical, stream=True))
 
 
 def test_a_repeated_id_of_a_reply_gets_the_next_number() -> None:

@@ -32,7 +32,7 @@ def test_tools_in_the_conversation_are_declared_and_called(server: str) -> None:
     ]
     body = chat.encode_json({"model": "m", "input": history, "stream": True})
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
-    sent = BY_NAME[server].request(exchange.request())
+    sent = BY_NAME[server].request(exchange.encode_request())
     assert [tool.name for tool in sent.offer.tools] == ["exec", "mcp__a__read", "mcp__b__read"]
     assert [(one.role, one.text) for one in sent.messages] == [
         ("system", "Be brief."),
@@ -62,7 +62,7 @@ def test_tools_that_stand_in_the_conversation_go_into_the_prompt() -> None:
     body = chat.encode_json({"model": "m", "input": [item, {"role": "user", "content": "Look."}]})
     settings = {"tools": "prompt", "dialect": "hermes"}
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(**settings), "seed")
-    sent = json.loads(exchange.request())
+    sent = json.loads(exchange.encode_request())
     assert "mcp__a.read" in json.dumps(sent)
     assert "additional_tools" not in json.dumps(sent)
 
@@ -72,7 +72,7 @@ def test_messages_of_other_agents_become_user_messages(server: str) -> None:
     said_ = {"type": "agent_message", "author": "sub", "content": [{"type": "input_text", "text": "Done."}]}
     body = chat.encode_json({"model": "m", "input": [{"role": "user", "content": "Go."}, said_]})
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
-    sent = BY_NAME[server].request(exchange.request())
+    sent = BY_NAME[server].request(exchange.encode_request())
     assert [(one.role, one.text) for one in sent.messages] == [("user", "Go.\nDone.")]
 
 
@@ -154,7 +154,7 @@ def test_chosen_tool_has_the_name_under_which_it_is_declared(
     exchange = Session.open(
         BY_NAME["openai-responses"], chat.encode_json(fields), AGENT, planner(upstream_api=(server,)), "seed"
     )
-    offer = BY_NAME[server].request(exchange.request()).offer
+    offer = BY_NAME[server].request(exchange.encode_request()).offer
     assert expected in [tool.name for tool in offer.tools]
     assert server == "ollama-chat" or offer.choice == expected
 
@@ -164,7 +164,7 @@ def test_namespace_that_ends_in_underscores_has_no_four_of_them(server: str) -> 
     tools = [responses.namespace("mcp__files__", responses.tool("note", x="string"))]
     body = chat.encode_json({"model": "m", "input": "hi", "tools": tools, "stream": True})
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
-    exchange.request()
+    exchange.encode_request()
     reply = pairs.make_stream(server, [], [("mcp__files__note", {"x": "y"})])
     events = [
         json.loads(line[6:]) for line in feed_stream(exchange.stream(), reply).decode().splitlines() if "data: " in line
@@ -180,7 +180,7 @@ def test_tool_of_a_name_in_use_is_sent_once_as_first_declared(server: str) -> No
     tools = [responses.READ, responses.READ, responses.WRITE]
     body = chat.encode_json({"model": "m", "input": history, "tools": tools})
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
-    sent = BY_NAME[server].request(exchange.request())
+    sent = BY_NAME[server].request(exchange.encode_request())
     assert [(tool.name, [*tool.parameters["properties"]]) for tool in sent.offer.tools] == [
         ("read", ["filePath"]),
         ("write", ["filePath", "content"]),

@@ -23,7 +23,7 @@ def send_chat(server: str, settings: dict[str, Any] | None = None, **fields: Any
     body = chat.encode_json(chat.request(**{"tools": TOOLS, "tool_choice": "required", **fields}))
     plans = planner(**{"server": server, "tools": "prompt", "dialect": "hermes", **(settings or {})})
     exchange = Session.open(API, body, AGENT, plans, "seed")
-    return json.loads(exchange.request()), exchange.report.request
+    return json.loads(exchange.encode_request()), exchange.report.request
 
 
 def test_each_server_gets_the_grammar_in_its_own_field() -> None:
@@ -110,7 +110,7 @@ def test_every_api_declares_strict_tools_and_reports_others(client: str, server:
     upstream: Any = {"upstream_api": (server,)} if client != server else {}
     plans = planner(server="vllm", tools="native", constrain=constrain, **upstream)
     exchange = Session.open(BY_NAME[client], chat.encode_json(fields), AGENT, plans, "seed")
-    body = json.loads(exchange.request())
+    body = json.loads(exchange.encode_request())
     is_strict = constrain == "auto" or client == server
     assert bool(strict_of(body, "read")) == is_strict
     assert any("strict of tools" in line for line in exchange.report.request) == (not is_strict)
@@ -120,7 +120,7 @@ def test_every_api_declares_strict_tools_and_reports_others(client: str, server:
 def test_a_client_that_asks_for_nothing_has_strict_tools_in_its_own_api(api: str) -> None:
     plans = planner(server="vllm", tools="native", constrain="auto")
     exchange = Session.open(BY_NAME[api], make_request_body(api), AGENT, plans, "seed")
-    assert strict_of(json.loads(exchange.request()), "read") is True
+    assert strict_of(json.loads(exchange.encode_request()), "read") is True
 
 
 @pytest.mark.parametrize(

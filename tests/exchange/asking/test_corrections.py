@@ -29,7 +29,7 @@ def open_trial(memory: Memory, text: str = "hi", key: str = "a", client: str = "
     way = {} if client == "openai-chat" else {"upstream_api": ("openai-chat",)}
     facts = replace(agent(client), headers={"authorization": f"Bearer {key}"})
     exchange = Session.open(BY_NAME[client], make_request_body(client, **fields), facts, planner(**way), "seed", memory)
-    exchange.request()
+    exchange.encode_request()
     return exchange
 
 
@@ -48,7 +48,7 @@ def test_fields_of_two_rows_are_tried_one_after_the_other() -> None:
     assert left_out(exchange.encode_after_rejection(error_of(TWO_ROWS, request="req_011CYRQ9"), 400)) == {"seed"}
     assert left_out(exchange.encode_after_rejection(error_of(TWO_ROWS, request="req_022DZSR8"), 400)) == {"top_p"}
     exchange.confirm_quirks()
-    assert left_out(open_trial(memory, "other").request()) == {"top_p"}
+    assert left_out(open_trial(memory, "other").encode_request()) == {"top_p"}
     assert not [line for line in exchange.report.request if "seed" in line]
 
 
@@ -59,7 +59,7 @@ def test_corrections_that_were_all_in_vain_are_undone() -> None:
         assert exchange.encode_after_rejection(error_of(TWO_ROWS), 400)
     assert exchange.encode_after_rejection(error_of(TWO_ROWS), 400) is None
     assert not exchange.learned_quirks
-    assert left_out(open_trial(memory).request()) == set()
+    assert left_out(open_trial(memory).encode_request()) == set()
 
 
 @pytest.mark.parametrize(
@@ -92,17 +92,17 @@ def test_a_correction_holds_for_the_conversation_until_a_request_with_it_succeed
     exchange = open_trial(memory)
     assert left_out(exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)) == {"seed"}
     assert exchange.encode_after_rejection(error_of("The server is confused."), 400) is None
-    assert left_out(open_trial(memory, "other").request()) == set()
-    assert left_out(open_trial(memory, key="b").request()) == set()
+    assert left_out(open_trial(memory, "other").encode_request()) == set()
+    assert left_out(open_trial(memory, key="b").encode_request()) == set()
     later = open_trial(memory)
-    assert left_out(later.request()) == {"seed"}
+    assert left_out(later.encode_request()) == {"seed"}
     reply = pairs.make_whole_reply("openai-chat", "I look.", [])
     if whole:
         later.whole.rewrite(reply)
     else:
         later.stream()
-    assert left_out(open_trial(memory, "other").request()) == {"seed"}
-    assert left_out(open_trial(memory, key="b").request()) == set()
+    assert left_out(open_trial(memory, "other").encode_request()) == {"seed"}
+    assert left_out(open_trial(memory, key="b").encode_request()) == set()
 
 
 def test_a_request_that_fails_again_is_no_success() -> None:
@@ -112,8 +112,8 @@ def test_a_request_that_fails_again_is_no_success() -> None:
         exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)
         exchange.encode_after_rejection(error_of("The server is confused."), 400)
         exchange.whole.translate_error(error_of("The server is confused."), 400)
-    assert left_out(open_trial(memory).request()) == {"seed"}
-    assert left_out(open_trial(memory, "other").request()) == set()
+    assert left_out(open_trial(memory).encode_request()) == {"seed"}
+    assert left_out(open_trial(memory, "other").encode_request()) == set()
 
 
 @pytest.mark.parametrize("client", [name for name in SHAPES if name != "openai-chat"])
@@ -127,8 +127,8 @@ def test_it_does_so_for_clients_of_any_api(client: str) -> None:
     exchange = open_trial(memory, client=client, **fields)
     assert b"max_completion_tokens" in (exchange.encode_after_rejection(renaming, 400) or b"")
     assert exchange.encode_after_rejection(error_of("The server is confused."), 400) is None
-    assert b"max_completion_tokens" in open_trial(memory, client=client, **fields).request()
-    assert b"max_completion_tokens" not in open_trial(memory, key="b", client=client, **fields).request()
+    assert b"max_completion_tokens" in open_trial(memory, client=client, **fields).encode_request()
+    assert b"max_completion_tokens" not in open_trial(memory, key="b", client=client, **fields).encode_request()
 
 
 def test_learned_quirk_is_one_line() -> None:

@@ -55,7 +55,7 @@ def test_required_call_is_described_to_ollama(
     client: str, word: str, tools: int, instruction: str, report: str
 ) -> None:
     exchange = open_bridge(client, "ollama-chat", **demand(client, word))
-    body = json.loads(exchange.request())
+    body = json.loads(exchange.encode_request())
     assert len(body.get("tools", ())) == tools
     assert body["messages"][-1]["content"] == instruction
     assert report in str(exchange.report.request)
@@ -70,9 +70,9 @@ def test_demand_does_not_change_earlier_messages() -> None:
         messages.user([messages.result("A", "c")]),
     ]
     plain, asked = (
-        json.loads(open_bridge("anthropic-messages", "ollama-chat", messages=history, tool_choice=one).request())[
-            "messages"
-        ]
+        json.loads(
+            open_bridge("anthropic-messages", "ollama-chat", messages=history, tool_choice=one).encode_request()
+        )["messages"]
         for one in (None, {"type": "any"})
     )
     assert asked[:-1] == plain
@@ -96,7 +96,7 @@ def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> 
         exchange = Session.open(
             BY_NAME[client], chat.encode_json(body), agent(client), planner(upstream_api=(server,)), "seed"
         )
-        sent = json.loads(exchange.request())
+        sent = json.loads(exchange.encode_request())
         pairs.check_request(server, sent)
         assert "Hello." in json.dumps(sent)
         assert "the request has no message" in str(exchange.report.request)
@@ -118,7 +118,7 @@ def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> 
     ],
 )
 def test_effort_is_sent_to_a_chat_server(asked: dict[str, Any], sent: dict[str, Any]) -> None:
-    body = json.loads(open_bridge("anthropic-messages", "openai-chat", **asked).request())
+    body = json.loads(open_bridge("anthropic-messages", "openai-chat", **asked).encode_request())
     assert {key: one for key, one in body.items() if "reasoning" in key or "think" in key} == sent
 
 
@@ -133,7 +133,7 @@ def test_effort_is_sent_to_a_chat_server(asked: dict[str, Any], sent: dict[str, 
 )
 def test_effort_is_sent_to_a_messages_server(asked: dict[str, Any], thinking: Any, config: Any) -> None:
     """This does not apply if a call is required, because the combination is an error."""
-    body = json.loads(open_bridge("openai-chat", "anthropic-messages", **asked).request())
+    body = json.loads(open_bridge("openai-chat", "anthropic-messages", **asked).encode_request())
     assert (body.get("thinking"), body.get("output_config")) == (thinking, config)
 
 
@@ -172,5 +172,5 @@ STRICT: Any = [{"type": "function", "function": {**chat.tool("read")["function"]
 )
 def test_untranslatable_fields_are_reported(client: str, server: str, fields: dict[str, Any], named: str) -> None:
     exchange = open_bridge(client, server, **fields)
-    exchange.request()
+    exchange.encode_request()
     assert exchange.report.request[-1].endswith(f"API has no such field: {named}")

@@ -58,7 +58,7 @@ def test_server_gets_a_function_with_one_string_and_its_past_calls(server: str) 
     exchange = open_freeform(
         server, messages=HISTORY, tool_choice={"type": "custom", "custom": {"name": "apply.patch"}}
     )
-    body = json.loads(exchange.request())
+    body = json.loads(exchange.encode_request())
     pairs.check_request(server, body)
     sent = BY_NAME[server].request(chat.encode_json(body))
     tool = sent.offer.tools[0]
@@ -75,7 +75,7 @@ def test_server_gets_a_function_with_one_string_and_its_past_calls(server: str) 
 @STREAM
 def test_call_is_returned_as_the_client_declared_its_tool(server: str, stream: bool) -> None:
     exchange = open_freeform(server, stream=stream)
-    exchange.request()
+    exchange.encode_request()
     calls = [("apply__patch", {"input": INPUT}), ("read", {"filePath": "/a"})]
     body = pairs.make_stream(server, ["I edit."], calls) if stream else pairs.make_whole_reply(server, "I edit.", calls)
     made, reason = calls_of(feed_stream(exchange.stream(), body) if stream else exchange.whole.rewrite(body))
@@ -90,7 +90,7 @@ def test_call_is_returned_as_the_client_declared_its_tool(server: str, stream: b
 @pytest.mark.parametrize("cuts", [1, 7])
 def test_call_is_returned_in_any_cut(server: str, cuts: int) -> None:
     exchange = open_freeform(server, stream=True)
-    exchange.request()
+    exchange.encode_request()
     body = pairs.make_stream(server, [], [("apply__patch", {"input": INPUT})])
     made, _ = calls_of(feed_stream(exchange.stream(), *(body[at : at + cuts] for at in range(0, len(body), cuts))))
     assert made[0]["custom"] == {"name": "apply.patch", "input": INPUT}
@@ -103,7 +103,7 @@ def test_a_call_of_it_in_text_is_one_of_a_custom_tool(server: str, stream: bool)
     settings = {**upstream, "tools": "prompt", "dialect": "hermes"}
     body = chat.encode_json(chat.request(tools=[PATCH, chat.READ], messages=HISTORY, stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(**settings), "seed")
-    sent = exchange.request().decode()
+    sent = exchange.encode_request().decode()
     assert "apply.patch" in sent
     assert '"custom"' not in sent
     text = chat.DIALECTS["hermes"]("apply.patch", {"input": INPUT})
@@ -118,7 +118,7 @@ def test_a_server_of_chat_completions_makes_it_itself(stream: bool) -> None:
     """Raw text that is no JSON is correct; its frames are forwarded unchanged."""
     body = chat.encode_json(chat.request(tools=[PATCH, chat.READ], messages=HISTORY, stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
-    assert exchange.request() == body
+    assert exchange.encode_request() == body
     begun = {**MADE, "index": 0, "custom": {"name": "apply.patch", "input": INPUT[:5]}}
     pieces: list[Json] = [begun, {"index": 0, "custom": {"input": INPUT[5:]}}]
     frames = [chat.ROLE, *(chat.chunk({"tool_calls": [one]}) for one in pieces), chat.chunk({}, "tool_calls")]
@@ -144,7 +144,7 @@ def test_a_policy_reads_the_raw_input_as_the_one_argument(
     strict = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     body = chat.encode_json(chat.request(tools=[PATCH], stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, strict, "seed")
-    exchange.request()
+    exchange.encode_request()
     reply = b"".join([chat.ROLE, chat.chunk({"tool_calls": [{**MADE, "index": 0}]}), chat.chunk({}, "tool_calls")])
     if not stream:
         reply = chat.encode_json(chat.completion(None, "tool_calls", message={"tool_calls": [MADE]}))

@@ -118,7 +118,7 @@ def send_to_target(name: str, client: str, body: bytes) -> Json:
     server = target.get("api", "openai-chat")
     facts = replace(AGENT, host=target["host"], port=443, path=SHAPES[client].build_path(model=target["model"]))
     plans = planner(**({} if client == server else {"upstream_api": (server,)}))
-    body = Session.open(BY_NAME[client], body, facts, plans, "seed").request()
+    body = Session.open(BY_NAME[client], body, facts, plans, "seed").encode_request()
     pairs.check_request(server, json.loads(body))
     return json.loads(body)  # type: ignore[no-any-return]
 
@@ -160,7 +160,7 @@ def test_bedrock_model_with_disabled_thinking_gets_its_sampling(effort: str | No
     body = chat.encode_json(chat.request(model="us.openai.gpt-5.6-sol", temperature=0.2, **fields))
     facts = replace(AGENT, host="bedrock-runtime.eu-west-1.amazonaws.com", port=443)
     exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
-    assert ("temperature" in json.loads(exchange.request())) == is_left
+    assert ("temperature" in json.loads(exchange.encode_request())) == is_left
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -168,7 +168,7 @@ def test_reasoning_of_gpt_oss_is_separated_from_bedrocks_text(stream: bool) -> N
     body = chat.encode_json(chat.request(model="openai.gpt-oss-120b-1:0", stream=stream))
     facts = replace(AGENT, host="bedrock-runtime.us-west-2.amazonaws.com", port=443)
     exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
-    exchange.request()
+    exchange.encode_request()
     text = "<reasoning>I look.</reasoning>Hello."
     reply = pairs.make_stream("openai-chat", [*text]) if stream else pairs.make_whole_reply("openai-chat", text)
     out = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
@@ -189,7 +189,7 @@ def test_rewritten_fields_are_reported_and_all_others_keep_their_bytes() -> None
     def send_fields(**fields: Any) -> tuple[bytes, bytes, list[str]]:
         body = chat.encode_json(chat.request(model="o3", messages=[{"role": "user", "content": "Hi"}], **fields))
         exchange = Session.open(BY_NAME["openai-chat"], body, facts, planner(), "seed")
-        return body, exchange.request(), exchange.report.request
+        return body, exchange.encode_request(), exchange.report.request
 
     body, sent, reports = send_fields(max_completion_tokens=9)
     assert sent == body

@@ -30,7 +30,7 @@ LONGEST = 9223372036854775807
 
 def open_api_session(api: str, memory: Memory | None = None, **fields: Any) -> Session:
     exchange = Session.open(BY_NAME[api], make_request_body(api, **fields), agent(api), planner(), "seed", memory)
-    exchange.request()
+    exchange.encode_request()
     return exchange
 
 

@@ -52,10 +52,10 @@ def open_body(api: str, body: bytes, host: str = "127.0.0.1", memory: Memory | N
 def test_malformed_fields_are_repaired_and_reported(case: dict[str, Any], host: str) -> None:
     body = body_of(case["api"], case["fields"])
     exchange = open_body(case["api"], body, host)
-    sent = exchange.request()
+    sent = exchange.encode_request()
     assert json.loads(sent) == json.loads(body_of(case["api"], case["fields"], case["sent"]))
     assert case["told"] in exchange.report.request
-    assert open_body(case["api"], sent, host).request() == sent
+    assert open_body(case["api"], sent, host).encode_request() == sent
 
 
 @case
@@ -64,7 +64,9 @@ def test_server_of_another_api_gets_the_same_as_for_a_valid_request(case: dict[s
     if server == case["api"]:
         return
     bodies = body_of(case["api"], case["fields"]), body_of(case["api"], case["fields"], case["sent"])
-    sent, of_shaped = (json.loads(open_body(case["api"], body, upstream_api=(server,)).request()) for body in bodies)
+    sent, of_shaped = (
+        json.loads(open_body(case["api"], body, upstream_api=(server,)).encode_request()) for body in bodies
+    )
     assert sent == of_shaped
     pairs.check_request(server, sent)
 
@@ -78,14 +80,14 @@ def test_profile_can_disable_repairs_of_requests(api: str, tmp_path: Path) -> No
             body, unshaped = body_of(api, case["fields"]), Planner(profiles, Settings(server="mine"))
             with suppress(RequestError):  # the invalid request is sent unchanged
                 exchange = Session.open(BY_NAME[api], body, agent(api), unshaped, "seed")
-                assert exchange.request() == body
+                assert exchange.encode_request() == body
                 assert case["told"] not in exchange.report.request
 
 
 def test_valid_fields_keep_their_bytes_next_to_malformed_ones() -> None:
     in_shape = b'{"role" : "user",  "content": "\\u00e9"}'
     body = b'{"model": "m", "messages": [%s, {"role": "tool", "content": {"a": 1}}], "stop" : [ ]}' % in_shape
-    sent = open_body("openai-chat", body).request()
+    sent = open_body("openai-chat", body).encode_request()
     assert in_shape in sent
     assert b'"stop":[ ]' in sent
 
@@ -97,19 +99,19 @@ def test_a_refusal_teaches_the_shape_that_its_server_wants(case: dict[str, Any])
     for words in case["words"]:
         memory = Memory()
         exchange = open_body(case["api"], body, memory=memory)
-        assert exchange.request() == body
+        assert exchange.encode_request() == body
         again = exchange.encode_after_rejection(json.dumps({"error": {"message": words}}).encode(), 400)
         assert json.loads(again or b"null") == json.loads(sent)
         exchange.confirm_quirks()
-        assert open_body(case["api"], body, memory=memory).request() == again
-        assert open_body(case["api"], again or b"", memory=memory).request() == again
+        assert open_body(case["api"], body, memory=memory).encode_request() == again
+        assert open_body(case["api"], again or b"", memory=memory).encode_request() == again
 
 
 @pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
 def test_tools_that_a_conversation_calls_are_declared_in_any_api(client: str, server: str) -> None:
     """Agents request summaries of a conversation without its tools."""
     exchange = open_body(client, body_of(client, SHAPES[client].history, {"tools": None}), upstream_api=(server,))
-    assert not json.loads(exchange.request()).get("tools")
+    assert not json.loads(exchange.encode_request()).get("tools")
     again = exchange.encode_after_rejection(
         b'{"error": "The toolConfig field must be defined when using toolUse"}', 400
     )
@@ -123,7 +125,7 @@ def test_repaired_request_is_a_prefix_of_the_next(case: dict[str, Any]) -> None:
     entries, before = case["fields"].get(field, []), list[Any]()
     for count in range(1, len(entries) + 1):
         body = body_of(case["api"], {**case["fields"], field: entries[:count]})
-        sent = json.loads(open_body(case["api"], body).request())[field]
+        sent = json.loads(open_body(case["api"], body).encode_request())[field]
         assert sent[: len(before) - 1] == before[:-1]
         before = sent
 
@@ -141,6 +143,6 @@ def test_lone_surrogates_are_replaced_and_reported(api: str) -> None:
     continue.
     """
     exchange = open_body(api, HALVES)
-    assert json.loads(exchange.request()) == json.loads(WHOLE)
+    assert json.loads(exchange.encode_request()) == json.loads(WHOLE)
     assert exchange.report.request == ["halves of characters (of an emoji that was cut) replaced by U+FFFD"]
-    assert open_body(api, WHOLE).request() == WHOLE
+    assert open_body(api, WHOLE).encode_request() == WHOLE

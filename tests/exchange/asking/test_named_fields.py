@@ -64,7 +64,7 @@ def at(value: Any, path: str) -> Any:
 def test_named_field_is_corrected(case: Json) -> None:
     memory = Memory()
     exchange = opened_for(case, memory)
-    exchange.request()
+    exchange.encode_request()
     assert exchange.sent_request.headers == {}
     again = exchange.encode_after_rejection(error_of(case["error"]), case.get("status", 400))
     if case["sent"] is None:
@@ -77,10 +77,10 @@ def test_named_field_is_corrected(case: Json) -> None:
     exchange.confirm_quirks()
     later = opened_for(case, memory)
     if case.get("once"):
-        assert later.request() != again
+        assert later.encode_request() != again
         return
     assert "applied at once from now on" in exchange.report.notes[-1]
-    assert (later.request(), later.sent_request) == (again, exchange.sent_request)
+    assert (later.encode_request(), later.sent_request) == (again, exchange.sent_request)
     assert (later.encode_after_rejection(error_of(case["error"]), case.get("status", 400)), later.sent_request) != (
         again,
         exchange.sent_request,
@@ -106,7 +106,7 @@ OTHERS = [
 def test_errors_that_refuse_no_field_correct_nothing(words: str) -> None:
     fields: Json = {"max_tokens": 5, "user": "me", "stop": ["a"], "tool_choice": "required", "n": 1}
     exchange = open_pair("openai-chat", "openai-chat", {**fields, "response_format": {"type": "json_object"}})
-    exchange.request()
+    exchange.encode_request()
     exchange.encode_after_rejection(error_of(words), 400)
     assert not [line for line in exchange.report.request if line.endswith("as the server requires it")]
 
@@ -117,11 +117,11 @@ def test_quirk_changes_no_byte_of_a_request_without_its_field() -> None:
         is_of_chat = case["server"] == case.get("client", case["server"]) == "openai-chat"
         if case["sent"] and is_of_chat and not case.get("adds"):
             exchange = open_pair("openai-chat", "openai-chat", case["fields"], memory)
-            exchange.request()
+            exchange.encode_request()
             exchange.encode_after_rejection(error_of(case["error"]), case.get("status", 400))
             exchange.confirm_quirks()
     fields: Json = {"messages": [{"role": "user", "content": "x"}], "top_p": 0.5}
-    assert open_pair("openai-chat", "openai-chat", fields, memory).request() == make_request_body(
+    assert open_pair("openai-chat", "openai-chat", fields, memory).encode_request() == make_request_body(
         "openai-chat", stream=False, **fields
     )
 
@@ -130,7 +130,7 @@ def test_other_fields_keep_their_bytes() -> None:
     body = b'{"model": "m", "seed":1,  "messages": [ {"role":"user",  "content":"\\u00e9"}, {"role": "user", "x": 1}]}'
     api = BY_NAME["openai-chat"]
     exchange = Session.open(api, body, agent("openai-chat"), planner(), "seed")
-    exchange.request()
+    exchange.encode_request()
     assert exchange.encode_after_rejection(error_of("messages.1.x: Extra inputs are not permitted"), 400) == (
         b'{"model":"m","seed":1,"messages":[{"role":"user",  "content":"\\u00e9"},{"role":"user"}]}'
     )
@@ -144,7 +144,7 @@ def test_fields_that_a_policy_sets_or_removes_are_unchanged(tmp_path: Path) -> N
     held = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     body = make_request_body("openai-chat", max_tokens=5)
     exchange = Session.open(BY_NAME["openai-chat"], body, agent("openai-chat"), held, "seed")
-    assert json.loads(exchange.request())["seed"] == 1
+    assert json.loads(exchange.encode_request())["seed"] == 1
     assert exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400) is None
     renamed = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
     assert b"max_completion_tokens" not in (exchange.encode_after_rejection(error_of(renamed), 400) or b"")
@@ -156,12 +156,12 @@ def test_quirk_does_not_apply_to_other_content_at_its_path() -> None:
     """Empty tools and a choice of `auto` may be removed; other values may not."""
     memory = Memory()
     first = open_pair("openai-responses", "openai-responses", {"tools": [], "tool_choice": "auto"}, memory)
-    first.request()
+    first.encode_request()
     for words in ("`tools` must not be an empty array.", "'tool_choice' is only allowed when 'tools' are specified."):
         assert first.encode_after_rejection(error_of(words), 400)
     first.confirm_quirks()
     fields: Json = {"tool_choice": "required"}
-    assert open_pair("openai-responses", "openai-responses", fields, memory).request() == make_request_body(
+    assert open_pair("openai-responses", "openai-responses", fields, memory).encode_request() == make_request_body(
         "openai-responses", stream=False, **fields
     )
 
@@ -169,14 +169,14 @@ def test_quirk_does_not_apply_to_other_content_at_its_path() -> None:
 def test_quirks_of_two_rejections_are_both_kept() -> None:
     memory, fields = Memory(), {"seed": 1, "max_tokens": 5, "top_k": 1}
     exchange = open_pair("openai-chat", "openai-chat", fields, memory)
-    exchange.request()
+    exchange.encode_request()
     assert exchange.encode_after_rejection(error_of("Unsupported parameter: 'seed'"), 400)
     assert exchange.encode_after_rejection(
         error_of("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."), 400
     )
     exchange.confirm_quirks()
     later = open_pair("openai-chat", "openai-chat", fields, memory)
-    sent = json.loads(later.request())
+    sent = json.loads(later.encode_request())
     assert ("seed" in sent, "max_tokens" in sent, sent["max_completion_tokens"], sent["top_k"]) == (False, False, 5, 1)
     assert "changed since the server rejected a request: seed left out, max_tokens sent as max_completion_tokens" in (
         later.plan.why
@@ -192,7 +192,7 @@ def test_a_profile_may_want_no_corrections(client: str, tmp_path: Path) -> None:
     plain = Planner(load_profiles([builtin_directory(), tmp_path]), Settings(server="own", **way))
     body = make_request_body(client, stream=False, temperature=0.5, **({"seed": 1} if client == "openai-chat" else {}))
     exchange = Session.open(BY_NAME[client], body, agent(client, stream=False), plain, "seed")
-    assert (b"noise" in exchange.request()) is (client == "openai-chat")
+    assert (b"noise" in exchange.encode_request()) is (client == "openai-chat")
     assert any("ready.corrections: false" in line for line in exchange.plan.why)
     assert exchange.encode_after_rejection(error_of("Unsupported parameter: 'temperature'"), 400) is None
     assert exchange.encode_after_rejection(
@@ -219,7 +219,7 @@ def test_profile_lists_flags_that_a_server_rejects(server: str, flags: str, chan
     facts = replace(agent("anthropic-messages"), headers={"anthropic-beta": "a-1, b-2,c-3", "x-api-key": "b-2"})
     body = make_request_body("anthropic-messages", stream=False)
     exchange = Session.open(BY_NAME["anthropic-messages"], body, facts, own, "seed")
-    assert (exchange.request() == body) is (server == "anthropic-messages")
+    assert (exchange.encode_request() == body) is (server == "anthropic-messages")
     assert exchange.sent_request.headers == changed
     assert bool([line for line in exchange.report.request if line.startswith("header ")]) is bool(changed)
 
@@ -243,7 +243,7 @@ REFUSED_WORDS = sorted(
 def test_repeated_rejections_end(case: Json, refusals: list[str], stream: bool) -> None:
     """A retry has another body each time, and alternating rejections end, too."""
     exchange = opened_for({**case, "stream": stream})
-    sent = exchange.request(), exchange.sent_request
+    sent = exchange.encode_request(), exchange.sent_request
     for words in (refusals * MAX_REQUESTS)[: MAX_REQUESTS - 1]:
         again = exchange.encode_after_rejection(error_of(json.loads(words)), 400)
         if again is None:
@@ -269,7 +269,7 @@ THERE, BACK = renaming("max_tokens", "max_completion_tokens"), renaming("max_com
 )
 def test_refusals_that_contradict_each_other_end(refusals: tuple[bytes, ...], sent: list[str]) -> None:
     exchange = open_pair("openai-chat", "openai-chat", {"max_tokens": 5})
-    exchange.request()
+    exchange.encode_request()
     names = ["max_tokens", "max_completion_tokens"]
     bodies = [json.loads(exchange.encode_after_rejection(error, 400) or b"{}") for error in refusals]
     assert ["".join(name for name in names if name in body) for body in bodies] == sent
@@ -280,10 +280,10 @@ def test_quirk_that_is_learned_again_is_last() -> None:
     memory, fields = Memory(), {"max_tokens": 5}
     for error, name in [(THERE, "max_completion_tokens"), (BACK, "max_tokens"), (THERE, "max_completion_tokens")]:
         exchange = open_pair("openai-chat", "openai-chat", fields, memory)
-        exchange.request()
+        exchange.encode_request()
         assert json.loads(exchange.encode_after_rejection(error, 400) or b"{}")[name] == 5
         exchange.confirm_quirks()
-        assert json.loads(open_pair("openai-chat", "openai-chat", fields, memory).request())[name] == 5
+        assert json.loads(open_pair("openai-chat", "openai-chat", fields, memory).encode_request())[name] == 5
 
 
 class Sent(msgspec.Struct):
@@ -304,7 +304,7 @@ def test_corrected_request_is_a_prefix_of_the_next(words: str, entry: Json) -> N
     sent: list[list[Any]] = []
     for turn in range(4):
         exchange = open_pair("openai-chat", "openai-chat", {"messages": turns, "seed": 1}, memory)
-        body = exchange.request()
+        body = exchange.encode_request()
         if turn == 1:
             body = exchange.encode_after_rejection(error_of(words), 400) or b""
             exchange.confirm_quirks()
@@ -380,7 +380,7 @@ def test_no_content_is_ever_removed(name: str, data: st.DataObject) -> None:
     body, errors = data.draw(rejected_requests(name))
     before = read_content(name, body)
     exchange = Session.open(BY_NAME[name], body, agent(name), planner(), "seed")
-    exchange.request()
+    exchange.encode_request()
     for error in errors:
         again = exchange.encode_after_rejection(error, 400)
         if again is None or not all(line.endswith("as the server requires it") for line in exchange.report.request):

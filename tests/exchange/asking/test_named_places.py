@@ -49,7 +49,7 @@ def test_path_and_types_decide(spelling: str, words: str, offender: Any) -> None
     at, types, is_corrected = offender
     body = make_request_body("openai-chat", messages=MESSAGES)
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
-    exchange.request()
+    exchange.encode_request()
     error = {"error": {"message": words.format(spelling.format(at), types)}}
     again = exchange.encode_after_rejection(json.dumps(error).encode(), 400)
     assert again is not None

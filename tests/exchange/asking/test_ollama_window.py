@@ -94,7 +94,7 @@ def open_conversation(
 
 def serve_request(exchange: Session, server: str, *, stream: bool) -> tuple[str, str]:
     """Send the request; return the model's view, and VTC's report."""
-    found = show_model(json.loads(exchange.request()), own=server == "ollama-chat")
+    found = show_model(json.loads(exchange.encode_request()), own=server == "ollama-chat")
     assert not found.error
     body = reply(server, found.tokens, stream=stream)
     if stream:
@@ -152,7 +152,7 @@ def test_window_of_the_profile_prevents_omissions(client: str, stream: bool, tmp
 @pytest.mark.parametrize("client", pairs.NAMES)
 def test_prompt_beyond_the_window_of_the_profile_is_an_error_that_the_client_knows(client: str, tmp_path: Path) -> None:
     exchange = open_conversation(client, "ollama-chat", tmp_path, 8192, 12_000, stream=False)
-    error = show_model(json.loads(exchange.request()), own=True).error
+    error = show_model(json.loads(exchange.encode_request()), own=True).error
     reply = exchange.whole.translate_error(chat.encode_json({"error": error}), 400)
     assert reply
     assert reply.status == 400

@@ -23,7 +23,7 @@ CASES = plain((FOLDER / "rejections" / "protected_fields.yaml").read_text("utf-8
 
 def open_api_session(api: str, fields: Json, memory: Memory | None = None) -> Session:
     exchange = Session.open(BY_NAME[api], make_request_body(api, **fields), agent(api), planner(), "seed", memory)
-    exchange.request()
+    exchange.encode_request()
     return exchange
 
 
@@ -45,7 +45,7 @@ def test_error_changes_no_field_that_protects_the_user_or_limits_the_server(case
         sent = json.loads(again)
         assert {name: sent.get(name) for name in fields} in (fields, dict.fromkeys(DROPPED & fields.keys()))
         exchange.confirm_quirks()
-        assert json.loads(open_api_session(api, fields, memory).request()).keys() >= fields.keys() - DROPPED
+        assert json.loads(open_api_session(api, fields, memory).encode_request()).keys() >= fields.keys() - DROPPED
 
 
 @pytest.mark.parametrize("case", CASES["other_meanings"], ids=lambda case: f"{case['field']} to {case['to']}")
@@ -83,7 +83,7 @@ def test_quirk_about_a_value_does_not_affect_a_value_that_keeps_data_private() -
     first = open_api_session("openai-chat", {"store": True}, memory)
     assert first.encode_after_rejection(error_of(QUOTED), 400)
     first.confirm_quirks()
-    assert json.loads(open_api_session("openai-chat", STORED, memory).request())["store"] is False
+    assert json.loads(open_api_session("openai-chat", STORED, memory).encode_request())["store"] is False
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ NO_RESPONSES = "model claude-haiku-4.5 does not support Responses API."
 def test_rejection_of_an_api_counts_only_if_that_api_was_used(words: str, api: str, client: str) -> None:
     """A server of the Messages API that rejects chat completions is not sent Responses requests."""
     exchange = open_api_session(client, SHAPES[client].history)
-    sent = exchange.request()
+    sent = exchange.encode_request()
     exchange.encode_after_rejection(error_of(words), 400)
     assert (exchange.server.name == client) is (client != api)
-    assert (exchange.request() == sent) is (client != api)
+    assert (exchange.encode_request() == sent) is (client != api)

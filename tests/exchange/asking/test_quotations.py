@@ -26,7 +26,7 @@ def open_quoting(text: str, api: str = "openai-chat", **fields: Any) -> Session:
     exchange = Session.open(
         BY_NAME[api], make_request_body(api, **{**request_fields, **fields}), agent(api), planner(), "seed"
     )
-    exchange.request()
+    exchange.encode_request()
     return exchange
 
 

@@ -16,11 +16,11 @@ from vtc.profiles import Plan, PolicyProfile
 
 def send_plan(plan: Plan, **fields: Any) -> Any:
     body = chat.encode_json(chat.request(stream=True, **fields))
-    return json.loads(Session(API, API.request(body), body, PlannedExchange(plan), "seed").request())
+    return json.loads(Session(API, API.request(body), body, PlannedExchange(plan), "seed").encode_request())
 
 
 def test_unchanged_request_keeps_its_bytes() -> None:
-    assert open_session().request() == chat.encode_json(chat.request(stream=True))
+    assert open_session().encode_request() == chat.encode_json(chat.request(stream=True))
 
 
 @pytest.mark.parametrize("last", [{"role": "user", "content": "Go on."}, None])
@@ -69,7 +69,7 @@ def test_past_call_with_malformed_arguments_is_repaired_and_reported(arguments: 
         {"role": "tool", "tool_call_id": "c", "content": "x"},
     ]
     one = open_session(messages=turns)
-    body = json.loads(one.request())
+    body = json.loads(one.encode_request())
     (entry,) = body["messages"][0]["tool_calls"]
     assert (json.loads(entry["function"]["arguments"]) if sent is not None else entry) == (
         sent if sent is not None else call

@@ -30,7 +30,7 @@ def send_result(client: str, server: str, result: str) -> Any:
     """Return the conversation that a server receives if a tool returned this text."""
     call = Message("assistant", ("",), (ToolCall("read", '{"filePath": "/a"}', "call_1"),))
     history = [*make_question(client, "Look."), *make_answer_entries(client, call, result)]
-    sent = json.loads(open_bridge(client, server, **{get_history_key(client): history}).request())
+    sent = json.loads(open_bridge(client, server, **{get_history_key(client): history}).encode_request())
     if server != "gemini-generate":
         pairs.check_request(server, sent)
     return sent[get_history_key(server)]
@@ -72,7 +72,7 @@ def test_image_of_responses_may_have_the_object_of_chat_completions(server: str,
     call = {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c1", "output": output}
     exchange = open_bridge("openai-responses", server, input=[{"role": "user", "content": "Look."}, call, result])
-    sent = json.loads(exchange.request())
+    sent = json.loads(exchange.encode_request())
     assert count_images(server, sent[get_history_key(server)]) == 1
     assert BY_NAME[server].request(json.dumps(sent).encode()).messages
 
@@ -81,5 +81,5 @@ def test_image_of_responses_may_have_the_object_of_chat_completions(server: str,
 def test_detail_of_an_image_has_a_level_of_chat_completions(detail: str, expected: str | None) -> None:
     content = [{"type": "input_image", "image_url": URL, "detail": detail}]
     exchange = open_bridge("openai-responses", "openai-chat", input=[{"role": "user", "content": content}])
-    (part,) = json.loads(exchange.request())["messages"][-1]["content"]
+    (part,) = json.loads(exchange.encode_request())["messages"][-1]["content"]
     assert part["image_url"].get("detail") == expected

@@ -140,8 +140,8 @@ def test_a_request_of_which_a_server_takes_all_is_the_very_bytes(server: str) ->
     exchange.report.request.clear()
     given = json.loads(make_request_body("openai-chat", **fields))
     fields_set = exchange.plan.stack.request.set
-    assert fields_set or exchange.request() == make_request_body("openai-chat", **fields)
-    assert {**json.loads(exchange.request()), **fields_set} == {
+    assert fields_set or exchange.encode_request() == make_request_body("openai-chat", **fields)
+    assert {**json.loads(exchange.encode_request()), **fields_set} == {
         **given,
         **fields_set,
     }
@@ -153,7 +153,7 @@ def test_request_that_no_server_rejects_keeps_its_bytes(case: str) -> None:
     """The server accepts everything, although another one taught the same client many quirks."""
     memory = Memory()
     _, fields = ASKED[case]
-    assert open_client(memory, **fields).request() == make_request_body("openai-chat", **fields)
+    assert open_client(memory, **fields).encode_request() == make_request_body("openai-chat", **fields)
 
 
 def test_quirk_changes_nothing_in_a_request_without_its_subject() -> None:
@@ -163,7 +163,7 @@ def test_quirk_changes_nothing_in_a_request_without_its_subject() -> None:
     plain: Json = {
         "messages": [{"role": "system", "content": "s"}, user("one"), {"role": "assistant", "content": "two"}]
     }
-    assert open_client(memory, **plain).request() == make_request_body("openai-chat", **plain)
+    assert open_client(memory, **plain).encode_request() == make_request_body("openai-chat", **plain)
 
 
 def test_quirk_is_reported_and_forgotten_after_a_day() -> None:
@@ -178,17 +178,17 @@ def test_quirk_is_reported_and_forgotten_after_a_day() -> None:
     now[0] = EXPIRES - 1
     assert "changed since the server rejected a request: schemas" in open_client(memory, **fields).plan.why
     now[0] = EXPIRES + 1
-    assert open_client(memory, **fields).request() == make_request_body("openai-chat", **fields)
+    assert open_client(memory, **fields).encode_request() == make_request_body("openai-chat", **fields)
 
 
 def test_useless_quirk_is_forgotten() -> None:
     memory = Memory()
     _, fields = ASKED["schemas"]
     exchange = open_client(memory, **fields)
-    exchange.request()
+    exchange.encode_request()
     assert exchange.encode_after_rejection(b'{"error": "failed to parse grammar"}', 400) is not None
     assert exchange.encode_after_rejection(b'{"error": "failed to parse grammar"}', 400) is None
-    assert open_client(memory, **fields).request() == make_request_body("openai-chat", **fields)
+    assert open_client(memory, **fields).encode_request() == make_request_body("openai-chat", **fields)
 
 
 def test_other_client_learns_from_its_own_rejections() -> None:
@@ -201,7 +201,7 @@ def test_other_client_learns_from_its_own_rejections() -> None:
     exchange = Session.open(
         BY_NAME["openai-chat"], make_request_body("openai-chat", **fields), other, planner(), "seed", memory
     )
-    assert exchange.request() == make_request_body("openai-chat", **fields)
+    assert exchange.encode_request() == make_request_body("openai-chat", **fields)
 
 
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses", "ollama-chat"])
@@ -217,7 +217,7 @@ def test_a_call_is_fitted_to_the_whole_schema() -> None:
     """This holds although the server received a simplified schema."""
     count = {"anyOf": [{"type": "integer"}, {"type": "null"}], "maximum": 5}
     exchange = open_client(settings={"server": "llama.cpp"}, tools=[function("count", n=count)])
-    sent = json.loads(exchange.request())["tools"][0]["function"]["parameters"]["properties"]["n"]
+    sent = json.loads(exchange.encode_request())["tools"][0]["function"]["parameters"]["properties"]["n"]
     assert sent == {"type": "integer", "description": "(maximum: 5)"}
     body = chat.encode_json(
         chat.completion(None, "tool_calls", message=_calling("count", '{"n": "null"}')),
@@ -240,7 +240,7 @@ WIRE = f"{LONG[:55]}_"
 
 def open_long_name(**fields: Any) -> tuple[Session, str]:
     exchange = open_client(settings={"server": "deepseek"}, tools=[function(LONG)], **fields)
-    (tool,) = json.loads(exchange.request())["tools"]
+    (tool,) = json.loads(exchange.encode_request())["tools"]
     assert tool["function"]["name"].startswith(WIRE)
     return exchange, tool["function"]["name"]
 
@@ -263,7 +263,7 @@ def test_a_tool_whose_name_was_shortened_is_called_by_its_own(stream: bool, form
 def test_names_are_the_same_in_history_and_in_the_choice() -> None:
     choice = {"type": "function", "function": {"name": LONG}}
     exchange, wire = open_long_name(messages=[user("one"), call("a", LONG), result("a")], tool_choice=choice)
-    body = json.loads(exchange.request())
+    body = json.loads(exchange.encode_request())
     assert body["messages"][1]["tool_calls"][0]["function"]["name"] == wire
     assert body["tool_choice"]["function"]["name"] == wire
 
@@ -284,7 +284,7 @@ def test_a_choice_that_a_server_does_not_heed_is_carried_out_here(choice: Any, e
     exchange = open_client(
         settings={"server": "ollama"}, tools=[function("read"), function("write")], tool_choice=choice
     )
-    body = json.loads(exchange.request())
+    body = json.loads(exchange.encode_request())
     assert [one["function"]["name"] for one in body.get("tools", [])] == expected
     assert ("tool_choice" in body) == (not line)
     assert line in ", ".join(exchange.report.request)
@@ -314,13 +314,13 @@ def make_windowed_opener(tmp: Any, context: int = 65536) -> Callable[..., Sessio
 
 @pytest.mark.parametrize("client", pairs.NAMES)
 def test_ollamas_api_gets_the_window(client: str, tmp_path: Any) -> None:
-    body = json.loads(make_windowed_opener(tmp_path)(client, "ollama-chat").request())
+    body = json.loads(make_windowed_opener(tmp_path)(client, "ollama-chat").encode_request())
     assert (body["options"]["num_ctx"], body["truncate"]) == (65536, False)
 
 
 def test_window_of_the_client_is_kept(tmp_path: Any) -> None:
     exchange = make_windowed_opener(tmp_path)("ollama-chat", "ollama-chat", options={"num_ctx": 8192, "temperature": 0})
-    assert json.loads(exchange.request())["options"] == {"num_ctx": 8192, "temperature": 0}
+    assert json.loads(exchange.encode_request())["options"] == {"num_ctx": 8192, "temperature": 0}
 
 
 def test_a_limit_beyond_the_window_is_lowered_at_once_after_a_refusal() -> None:
@@ -340,7 +340,7 @@ def test_a_limit_beyond_the_window_is_lowered_at_once_after_a_refusal() -> None:
     ]
     (body,) = send_until_accepted(open_client(memory, max_tokens=64000), serve)
     assert 32768 / 2 < body["max_tokens"] < 32768
-    assert open_client(memory, max_tokens=1000).request() == make_request_body("openai-chat", max_tokens=1000)
+    assert open_client(memory, max_tokens=1000).encode_request() == make_request_body("openai-chat", max_tokens=1000)
 
 
 FULL = b'{"error":{"code":400,"message":"request (5000 tokens) exceeds the available context size (4096 tokens), try"}}'
@@ -350,7 +350,7 @@ FULL = b'{"error":{"code":400,"message":"request (5000 tokens) exceeds the avail
 @pytest.mark.parametrize("server", ["openai-chat", "same"])
 def test_a_full_window_is_the_error_that_the_client_knows(client: str, server: str) -> None:
     exchange = open_client(client=client, settings={"upstream_api": (server,)})
-    exchange.request()
+    exchange.encode_request()
     reply = exchange.whole.translate_error(FULL, 500)
     assert reply
     error = json.loads(reply.body)["error"]
@@ -365,7 +365,7 @@ def test_a_full_window_is_the_error_that_the_client_knows(client: str, server: s
 
 def test_errors_of_hosted_apis_stay() -> None:
     exchange = open_client(settings={"server": "hosted"})
-    exchange.request()
+    exchange.encode_request()
     assert exchange.whole.translate_error(FULL, 400) is None
 
 
@@ -375,7 +375,7 @@ def test_errors_of_hosted_apis_stay() -> None:
 )
 def test_truncated_prompt_is_reported(stream: bool, tokens: int, line: str) -> None:
     exchange = open_client(stream=stream, messages=[user("word " * 12000)])
-    exchange.request()
+    exchange.encode_request()
     usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
     if stream:
         frames = [
@@ -397,16 +397,16 @@ def test_truncated_prompt_is_reported(stream: bool, tokens: int, line: str) -> N
 def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prompt() -> None:
     memory = Memory()
     exchange = open_client(memory)
-    assert b'"tools"' in exchange.request()
+    assert b'"tools"' in exchange.encode_request()
     words = "The model produced output that does not match the expected peg-native format"
     sent = exchange.encode_after_rejection(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500)
-    assert b'"tools"' in open_client(memory).request()  # not before the server accepted it
+    assert b'"tools"' in open_client(memory).encode_request()  # not before the server accepted it
     exchange.confirm_quirks()
     reports = ", ".join(exchange.report.request)
     assert "3 tools -> tag prompt" in reports
     assert "in the prompt, as are later requests" in str(exchange.report.notes)
     assert "`tools: prompt`, `dialect: tag`" in str(exchange.report.notes)
-    for body in (json.loads(sent or b""), json.loads(open_client(memory).request())):
+    for body in (json.loads(sent or b""), json.loads(open_client(memory).encode_request())):
         assert "tools" not in body
         assert "filePath" in texts(body)
 
@@ -420,7 +420,9 @@ def test_with_the_steps_of_a_server_a_turn_begins_the_next_one(server: str, clie
     from tests.apis.turns import turns
 
     settings = {"server": server, "upstream_api": ("openai-chat",), "model": "mistral"}
-    bodies = [json.loads(open_client(client=client, settings=settings, **fields).request()) for fields in turns(client)]
+    bodies = [
+        json.loads(open_client(client=client, settings=settings, **fields).encode_request()) for fields in turns(client)
+    ]
     for before, after in pairwise(bodies):
         assert after["messages"][: len(before["messages"]) - 1] == before["messages"][:-1]
         assert after["tools"] == before["tools"]
@@ -434,7 +436,7 @@ def test_claude_codes_billing_line_goes_to_its_own_server_alone(server: str, cou
     line = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.5; cch=65abc;"}
     prompt = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
     exchange = open_client(client="anthropic-messages", settings={"server": server}, system=[line, prompt])
-    body = json.loads(exchange.request())
+    body = json.loads(exchange.encode_request())
     assert body["system"] == [line, prompt][2 - count :]
     given = json.loads(make_request_body("anthropic-messages", system=[line, prompt]))
     assert {key: one for key, one in body.items() if key in given and key != "system"} == {
@@ -451,7 +453,7 @@ def test_schemas_and_names_are_repaired_in_every_api(client: str) -> None:
     given = json.loads(make_request_body(client, tools=declared))["tools"]
     exchange = open_client(memory, client, settings, tools=declared)
     exchange._encoder._steps["names"] = True
-    first, second = json.loads(exchange.request())["tools"]
+    first, second = json.loads(exchange.encode_request())["tools"]
     key = "input_schema" if client == "anthropic-messages" else "parameters"
     assert first == {**given[0], "name": "a_b", key: {"type": "object", "properties": {"p": PATTERN}}}
     assert second["name"] == "plain"

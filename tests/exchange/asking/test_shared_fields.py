@@ -35,7 +35,7 @@ def send(client: str, server: str, host: str) -> tuple[dict[str, Any], str]:
     session = Session.open(
         BY_NAME[client], body, replace(agent(client), host=host), planner(upstream_api=(server,)), "seed"
     )
-    return json.loads(session.request()), "\n".join(session.report.request)
+    return json.loads(session.encode_request()), "\n".join(session.report.request)
 
 
 @pytest.mark.parametrize("host", ["api.openai.com", "x.openai.azure.com", "openrouter.ai"])

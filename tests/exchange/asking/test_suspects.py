@@ -50,7 +50,7 @@ def open_session(memory: Memory | None = None, **fields: Any) -> Session:
 
 def ask(exchange: Session, sign: str, words: str = "Bad Request", status: int = 400) -> list[Json]:
     """Send requests until one lacks the text that the server rejects without naming it; return all of them."""
-    body, sent = exchange.request(), list[Json]()
+    body, sent = exchange.encode_request(), list[Json]()
     while True:
         sent.append(json.loads(body))
         if sign not in json.dumps(sent[-1]):
@@ -92,7 +92,7 @@ def test_suspects_are_tried_once_for_an_error_and_then_undone() -> None:
     for _turn in range(6):
         exchange = open_session(memory, **ALL)
         sent = ask(exchange, "model", "Bad Request at message 7")
-        assert sent[0] == json.loads(open_session(**ALL).request())
+        assert sent[0] == json.loads(open_session(**ALL).encode_request())
         assert len(sent) <= 9
         assert not exchange.learned_quirks
         tried += len(sent) - 1
@@ -116,7 +116,7 @@ def test_nothing_is_suspected_if_the_error_has_another_cause(words: str, status:
 def test_a_part_of_an_accepted_turn_is_not_suspected() -> None:
     memory = Memory()
     turn = [USER, call(), RESULT]
-    open_session(memory, messages=turn).request()
+    open_session(memory, messages=turn).encode_request()
     more = [*turn, {"role": "assistant", "content": "done"}, {"role": "user", "content": "more"}]
     assert len(ask(open_session(memory, messages=more), '"content": null')) == 1
     sent = ask(open_session(memory, messages=[*more, LISTED]), '"content": [')

@@ -92,7 +92,7 @@ def test_clients_of_other_apis_are_retried_equally(name: str, client: str) -> No
 def test_system_messages_that_a_template_omits_become_user_messages(model: str) -> None:
     """The server sends no error from which this could be learned."""
     body = chat.encode_json({"model": model, "messages": CONVERSATIONS["system amid"]})
-    sent = json.loads(Session.open(API, body, AGENT, planner(), "seed").request())["messages"]
+    sent = json.loads(Session.open(API, body, AGENT, planner(), "seed").encode_request())["messages"]
     assert [one["role"] for one in sent] == ["system", "user", "assistant", "user", "user"]
     assert "<note>" in sent[3]["content"]
 
@@ -100,7 +100,7 @@ def test_system_messages_that_a_template_omits_become_user_messages(model: str) 
 def test_tools_that_the_user_wants_as_fields_do_not_go_into_the_prompt() -> None:
     body = chat.encode_json({"model": "m", "messages": CONVERSATIONS["call and result"], "tools": [chat.tool("read")]})
     exchange = Session.open(API, body, AGENT, planner(tools="native"), "seed", Memory())
-    assert exchange.request() == body
+    assert exchange.encode_request() == body
     assert exchange.encode_after_rejection(b'{"error": "Unexpected role: tool"}', 400) is None
 
 

@@ -11,7 +11,7 @@ from tests.exchange.crossings import open_bridge
 
 
 def send(client: str, server: str, **fields: Any) -> Any:
-    return json.loads(open_bridge(client, server, **fields).request())
+    return json.loads(open_bridge(client, server, **fields).encode_request())
 
 
 def enable_thinking(budget: int, **fields: Any) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def test_no_summaries_are_requested_of_other_clients(client: str, fields: dict[s
 )
 def test_summaries_that_a_server_rejects_are_not_requested_again(message: str) -> None:
     exchange = open_bridge("anthropic-messages", "openai-responses", thinking={"type": "adaptive"})
-    exchange.request()
+    exchange.encode_request()
     error = {
         "message": message,
         "type": "invalid_request_error",

@@ -46,7 +46,7 @@ class Talk:
         memory = None if self.forgets else self.memory
         seed = f"seed {self.count}"
         self.exchange = Session.open(BY_NAME[self.client], body, facts, plans, seed, memory, (self.secret,))
-        self.sent = self.exchange.request()
+        self.sent = self.exchange.encode_request()
         self.received = body
         return json.loads(self.sent)  # type: ignore[no-any-return]
 

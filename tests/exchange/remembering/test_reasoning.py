@@ -335,7 +335,7 @@ def test_client_gets_reasoning_in_the_fields_of_its_profile(
     plans = Planner(load_profiles([builtin_directory(), tmp_path]), Settings())
     body = chat.encode_json(chat.request(stream=stream))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, plans, "seed")
-    exchange.request()
+    exchange.encode_request()
     fields = dict.fromkeys(NAMES if name == "both" else (name,), "Hm.")
     if stream:
         frames = [

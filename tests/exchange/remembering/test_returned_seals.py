@@ -51,7 +51,7 @@ def next_turn(client: str, server: str, reply: bytes, *, stream: bool, host: str
     else:
         items = [as_codex_sends(item) for item in responses.read(out).items]
         fields = {"input": [responses.make_input_message("user", "x"), *items, responses.output("A", "toolu_1")]}
-    return json.loads(open_pair(client, server, host, **fields).request())
+    return json.loads(open_pair(client, server, host, **fields).encode_request())
 
 
 def as_codex_sends(item: dict[str, Any]) -> dict[str, Any]:
@@ -132,8 +132,8 @@ def test_data_of_another_server_does_not_return(stream: bool) -> None:
             responses.make_input_message("user", "x"),
         ],
     )
-    assert "Hm." not in own.request().decode()
-    assert "theirs" not in own.request().decode()
+    assert "Hm." not in own.encode_request().decode()
+    assert "theirs" not in own.encode_request().decode()
 
 
 @pytest.mark.parametrize("server", ["openai-chat", "ollama-chat"])
@@ -143,7 +143,7 @@ def test_open_model_servers_get_only_the_text(server: str) -> None:
         messages.assistant(messages.thinking("Hm.", "sig"), messages.text("A")),
         messages.user("y"),
     ]
-    body = open_pair(M, server, messages=history).request().decode()
+    body = open_pair(M, server, messages=history).encode_request().decode()
     assert "Hm." in body
     assert "sig" not in body
 
@@ -275,7 +275,7 @@ def test_past_entries_of_a_client_are_reasoning_for_a_server_of_another_api() ->
     ]
     body = chat.encode_json(chat.request(messages=history))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(upstream_api=("ollama-chat",)), "seed")
-    assert json.loads(exchange.request())["messages"][1]["thinking"] == "Hm."
+    assert json.loads(exchange.encode_request())["messages"][1]["thinking"] == "Hm."
 
 
 @given(ENTRIES, st.booleans(), st.booleans())

@@ -196,7 +196,7 @@ def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) 
     for number in range(10):
         body = chat.encode_json(chat.request(messages=entries, model="made-up-model", stream=True))
         exchange = Session.open(BY_NAME["openai-chat"], body, LOCAL, plans, f"seed {number}", memory)
-        bodies.append(json.loads(exchange.request()))
+        bodies.append(json.loads(exchange.encode_request()))
         assert describe_broken_prefix(exchange.report.prefix) == ""
         good = chat.encode_json(chat.completion(WROTE))
         bad = chat.encode_json(

@@ -42,7 +42,7 @@ def open_planned(client: str, planner: Planner, *, stream: bool) -> Session:
     exchange = Session.open(
         BY_NAME[client], make_request_body(client, stream=stream, tools=tools), facts, planner, "seed"
     )
-    exchange.request()
+    exchange.encode_request()
     return exchange
 
 

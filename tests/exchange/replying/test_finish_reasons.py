@@ -26,7 +26,7 @@ def open_pair(client: str, server: str, *, stream: bool) -> Session:
     assert api
     plans = planner(upstream_api=(server,))
     exchange = Session.open(api, make_request_body(client, stream=stream), agent(client, stream=stream), plans, "seed")
-    exchange.request()
+    exchange.encode_request()
     return exchange
 
 

@@ -470,7 +470,7 @@ def test_malformed_call_of_the_history_is_repaired_or_wrapped_and_reported(name:
     call, key = past_call(api, history)
     call[key] = broken
     exchange = open_api_session(api, **history)
-    sent, key = past_call(api, json.loads(exchange.request()))
+    sent, key = past_call(api, json.loads(exchange.encode_request()))
     arguments = json.loads(sent[key]) if api in ("openai-chat", "openai-responses") else sent[key]
     assert arguments == mended
     assert exchange.report.request == ["1 past message with broken arguments repaired"]

@@ -93,7 +93,7 @@ def test_policy_checks_such_a_call_before_it_is_sent(client: str, ended: int, tm
     exchange = Session.open(
         BY_NAME[client], make_request_body(client, stream=True), agent(client, stream=True), strict, "seed"
     )
-    exchange.request()
+    exchange.encode_request()
     items = [TEXT, CALLED]
     found = read_client_reply(exchange, client, stream_ends(*items[:ended], output=items), stream=True)
     assert (found.text[:2], found.calls) == ("Hi", ())

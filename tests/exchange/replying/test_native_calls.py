@@ -357,7 +357,7 @@ def test_id_of_a_past_call_is_replaced(server: str, client: str, stream: bool) -
         planner(**({} if client == server else {"upstream_api": (server,)})),
         "seed",
     )
-    exchange.request()
+    exchange.encode_request()
     out = feed_stream(exchange.stream(), reply) if stream else exchange.whole.rewrite(reply)
     assert pairs.read(client, out, stream=stream) == pairs.make_content("I look.", pairs.READ)
     assert f'"{used}"'.encode() not in out

@@ -205,7 +205,7 @@ def test_request_to_a_model_is_valid_for_anthropic(
     for how in ({"tools": "prompt", "dialect": dialect}, {"tools": "native"}):
         facts = dataclasses.replace(CLIENT, host=host)
         exchange = Session.open(API, chat.encode_json(body), facts, planner(**how), "seed")
-        sent = json.loads(exchange.request())
+        sent = json.loads(exchange.encode_request())
         messages.check_request(sent)
         blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]
         kinds = [one["type"] for one in blocks]
@@ -322,6 +322,6 @@ def test_cache_mark_of_a_result_keeps_its_place() -> None:
     ]
     body = messages.request(messages=turns, tools=messages.TOOLS)
     plans = planner(tools="prompt", dialect="hermes")
-    sent = json.loads(Session.open(API, chat.encode_json(body), CLIENT, plans, "seed").request())
+    sent = json.loads(Session.open(API, chat.encode_json(body), CLIENT, plans, "seed").encode_request())
     blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]
     assert [place for place, one in enumerate(blocks) if "cache_control" in one] == [len(blocks) - 1]

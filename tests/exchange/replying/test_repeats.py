@@ -111,7 +111,7 @@ def open_reply(client: str, server: str, *, stream: bool = True, choices: int = 
     facts = Facts(user_agent="agent", path=SHAPES[client].build_path(stream=stream))
     body = make_request_body(client, stream=stream, **({"n": choices} if choices > 1 else {}))
     session = Session.open(BY_NAME[client], body, facts, plans, "s")
-    session.request()
+    session.encode_request()
     return session
 
 

@@ -21,7 +21,7 @@ def is_asked(text: str, **fields: Any) -> bool:
     """Return True if the model is reminded after a whole reply with this text."""
     body = chat.encode_json(chat.request())
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(retry="on"), "seed")
-    exchange.request()
+    exchange.encode_request()
     asked = []
 
     def ask(question: bytes) -> Generator[None, None, bytes]:

@@ -40,7 +40,7 @@ def test_a_stream_does_not_hold_the_conversation_that_it_answers() -> None:
     tracemalloc.start()
     try:
         exchange = open_session(messages=turns)
-        exchange.request()
+        exchange.encode_request()
         held, _ = tracemalloc.get_traced_memory()
         stream = exchange.stream()
         gc.collect()

@@ -169,7 +169,7 @@ class Talk:
         headers = {**place.headers, **AGENT_HEADERS.get(self.api.name, {})}
         facts = replace(self.server.facts, path=path, headers=headers)
         exchange = Session.open(self.api, body, facts, planner, f"probe {self.request_number}", self.memory)
-        sent = exchange.request()
+        sent = exchange.encode_request()
         self.asker.purpose = scenario.asks
 
         def post(body: bytes) -> ServerAnswer:

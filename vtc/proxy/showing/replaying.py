@@ -34,7 +34,7 @@ def replay_flow(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
     try:
         planner = flows.restore_settings(flow, planner)
         session = Session.open(api, flows.get_original(flow, "request"), flows.read_facts(flow), planner, flow.id)
-        changes = [_render_difference(flow, "request", session.request())]
+        changes = [_render_difference(flow, "request", session.encode_request())]
         if session.may_change_reply and flow.response and 200 <= flow.response.status_code < 300:
             received = flows.get_original(flow, "reply")
             answer = session.whole.extract_from_error(received) if received else None

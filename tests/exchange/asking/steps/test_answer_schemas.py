@@ -67,7 +67,7 @@ CLIENTS = pytest.mark.parametrize("client", FIELDS)
 
 def send_schema(client: str, schema: Json, server: str = "anthropic-messages") -> tuple[Any, list[str]]:
     exchange = open_bridge(client, server, **FIELDS[client](schema))
-    sent = json.loads(exchange.request())
+    sent = json.loads(exchange.encode_request())
     return sent, exchange.report.request
 
 

@@ -122,7 +122,7 @@ def test_developer_role_becomes_system_if_template_lacks_it(model: str) -> None:
         responses.request(input=[responses.make_input_message("developer", "x"), *DEVELOPER_MESSAGES[1:]], model=model)
     )
     exchange = Session.open(BY_NAME["openai-responses"], body, AGENT, planner(), "seed")
-    first = json.loads(exchange.request())["input"][0]
+    first = json.loads(exchange.encode_request())["input"][0]
     assert (first["role"], first["content"]) == ("system", [{"type": "input_text", "text": "x"}])
 
 

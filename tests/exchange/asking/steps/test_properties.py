@@ -186,7 +186,7 @@ BLANK_ORPHAN: Json = {
 def test_an_empty_result_of_no_call_parts_no_turn(server: str) -> None:
     body = chat.encode_json(chat.request(messages=EMPTY_ORPHAN))
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(upstream_api=(server,)), "seed")
-    sent = json.loads(exchange.request())
+    sent = json.loads(exchange.encode_request())
     roles = [entry["role"] for entry in sent.get("messages") or sent.get("contents") or sent["input"]]
     assert roles[-3:] in (["user", "assistant", "user"], ["user", "model", "user"])
 
@@ -221,14 +221,14 @@ def test_no_content_is_lost(fields: Json, steps: set[str], other: bool) -> None:
     exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     values = {**ALL, **OTHERS} if other else ALL
     exchange._encoder._steps.update({name: values[name] for name in steps & values.keys()})
-    sent = json.loads(exchange.request())
+    sent = json.loads(exchange.encode_request())
     for entry in fields["messages"]:
         parts = [entry["content"]] if isinstance(entry["content"], str) else entry["content"] or ()
         for part in parts:
             text = part if isinstance(part, str) else part.get("text", "image")
             assert not text.strip() or json.dumps(text)[1:-1] in json.dumps(sent["messages"])
     if not steps:
-        assert exchange.request() == body or fields["tools"] == []
+        assert exchange.encode_request() == body or fields["tools"] == []
 
 
 @over(kinds=st.lists(st.sampled_from(["asks", "calls", "calls and is told"]), min_size=2, max_size=6))
@@ -241,7 +241,7 @@ def test_once_tools_stand_in_the_prompt_a_turn_begins_the_next_one(kinds: list[s
         history = [*history, *turn(number, kind)]
         body = chat.encode_json(chat.request(messages=history))
         exchange = Session.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed", memory)
-        sent = exchange.request()
+        sent = exchange.encode_request()
         if not number:
             sent = exchange.encode_after_rejection(error, 400) or b""
             exchange.confirm_quirks()
@@ -284,6 +284,6 @@ def test_with_every_step_a_turn_begins_the_next_one(steps: Json, kinds: list[str
             BY_NAME["openai-chat"], chat.encode_json(chat.request(messages=messages)), AGENT, planner(), "seed"
         )
         exchange._encoder._steps.update(steps)
-        sent = json.loads(exchange.request())["messages"]
+        sent = json.loads(exchange.encode_request())["messages"]
         assert sent[: max(0, len(before) - 1)] == before[:-1]
         before = sent
