@@ -11,7 +11,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded
 
-from tests.e2e.upstream import Reply, Script, Seen, Upstream
+from tests.e2e.upstream import Reply, Script, Seen, Upstream, close_server
 
 
 @asynccontextmanager
@@ -56,12 +56,7 @@ async def serving(script: Script, tls: ssl.SSLContext) -> AsyncIterator[Upstream
     try:
         yield upstream
     finally:
-        server.close()
-        open_tasks = list(tasks)
-        for task in open_tasks:
-            task.cancel()
-        await asyncio.gather(*open_tasks, return_exceptions=True)
-        await server.wait_closed()
+        await close_server(server, tasks)
         if upstream.errors:
             raise ExceptionGroup("the HTTP/2 server failed", upstream.errors)
 
