@@ -26,7 +26,7 @@ from vtc.apis import APIS, Api, Request, RequestError
 from vtc.dialects import Description, Reader, compile_grammar
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
-from vtc.exchange import PlannedExchange, Session
+from vtc.exchange import PlannedExchange, PlannedRequest, Session
 from vtc.profiles import Facts, Plan, Planner, ProfileError, Settings, builtin_directory, load_profiles
 from vtc.profiles.reasoning_plan import COMMON_TAGS
 from vtc.reporting.report import Report
@@ -66,7 +66,7 @@ def make_planner(choice: int) -> Planner:
 def open_session(choice: int, *, text_client: bool) -> Session:
     """Open an exchange up to its reply."""
     body, request, plan = plan_request(make_planner(choice % len(SETTINGS)), text_client=text_client)
-    return Session(CHAT, request, body, PlannedExchange(plan), "seed")
+    return Session(PlannedRequest(CHAT, request, body, PlannedExchange(plan), "seed"))
 
 
 @cache

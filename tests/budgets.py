@@ -23,7 +23,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/demo": 2_250,
     "vtc/deriving": 10_000,
     "vtc/dialects": 99_600,
-    "vtc/exchange": 78_300,
+    "vtc/exchange": 78_400,
     "vtc/guards": 12_600,
     "vtc/library": 1_050,
     "vtc/profiles": 19_900,

@@ -25,7 +25,7 @@ from tests.rules import draw_pieces
 from vtc.apis import APIS
 from vtc.dialects.writing import write_calls
 from vtc.events import Tool, ToolCall
-from vtc.exchange import PlannedExchange, Session
+from vtc.exchange import PlannedExchange, PlannedRequest, Session
 from vtc.profiles import Planner, Settings, builtin_directory, load_profiles
 
 EXAMPLES = settings().max_examples
@@ -82,7 +82,9 @@ def test_replies_of_every_dialect(
     """Clients that declare tools and text clients get correct replies."""
     text = "".join(data.draw(pieces(dialect, 5)))
     body, request, plan = targets.plan_request(writers[dialect], text_client=text_client)
-    targets.check_reply(lambda: Session(API, request, body, PlannedExchange(plan), "seed"), text, size, finish)
+    targets.check_reply(
+        lambda: Session(PlannedRequest(API, request, body, PlannedExchange(plan), "seed")), text, size, finish
+    )
 
 
 @pytest.mark.one_in(8)

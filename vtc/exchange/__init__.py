@@ -15,7 +15,7 @@ cannot be read. VTC's own faults are caught in `pass_through_on_fault` (requests
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -24,7 +24,14 @@ from vtc.apis import Api, Request, RequestError, find_api
 from vtc.apis.seals import SealSource
 from vtc.exchange.asking import prompt
 from vtc.exchange.asking.reminder import Reminder
-from vtc.exchange.asking.request import Outgoing, ReceivedRequest, RequestEncoder, SentRequest, pass_through_on_fault
+from vtc.exchange.asking.request import (
+    MAX_REQUESTS,
+    Outgoing,
+    ReceivedRequest,
+    RequestEncoder,
+    SentRequest,
+    pass_through_on_fault,
+)
 from vtc.exchange.context import ExchangeContext
 from vtc.exchange.remembering.conversation import Conversation
 from vtc.exchange.remembering.past import PlannedExchange, make_plan_maker
@@ -33,11 +40,10 @@ from vtc.exchange.replying.factory import ReplyFactory, is_warm
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, WITHHELD, Fate, LocalReply, OwnReplies
 from vtc.exchange.replying.reply import ReplyPipeline
 from vtc.exchange.replying.stream import Stream
-from vtc.exchange.whole_replies import Ask, NoAnswer, WholeReplies
+from vtc.exchange.whole_replies import Ask, NoAnswer, Rejection, WholeReplies
 from vtc.json_text import decode_json, encode_json, is_unambiguous
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
-from vtc.profiles.plan import Plan
 from vtc.profiles.planner import REPLANNING_QUIRKS, Planner
 from vtc.reporting.case import Case
 from vtc.reporting.report import Parties, Report, choose_model_name
@@ -45,7 +51,7 @@ from vtc.scrub import format_exception
 from vtc.wire import compression
 from vtc.wire.sse import EventStream
 
-__all__ = ["WITHHELD", "Ask", "Fate", "NoAnswer", "PlannedExchange", "PlannedRequest", "Session", "Stream"]
+__all__ = ["WITHHELD", "Ask", "Fate", "NoAnswer", "PlannedExchange", "PlannedRequest", "Rejection", "Session", "Stream"]
 
 logger = logging.getLogger(__name__)
 NO_FACTS = Facts()
@@ -55,46 +61,42 @@ NO_FACTS = Facts()
 class PlannedRequest:
     """A decoded request with its plan; `create_session` does the rest, which is slow for a new model."""
 
-    _plan: Plan
-    _make: Callable[[], Session]
-    _facts: Facts
+    api: Api
+    request: Request
+    body: bytes
+    planned: PlannedExchange
+    seed: str
+    facts: Facts = NO_FACTS
+    secrets: Sequence[bytes] = (b"",)
+    """Keys derived from these sign the server's seals for the client."""
 
     @property
     def is_warm(self) -> bool:
         """True if everything that reading the reply needs is compiled."""
-        return is_warm(self._plan.reading)
+        return is_warm(self.planned.plan.reading)
 
     def create_session(self) -> Session:
         """Create the session; raises `RequestError`."""
-        with pass_through_on_fault(self._facts.secrets):
-            return self._make()
+        with pass_through_on_fault(self.facts.secrets):
+            return Session(self)
 
 
 class Session:
     """One request in an API that VTC speaks, and its plan."""
 
-    def __init__(
-        self,
-        api: Api,
-        request: Request,
-        body: bytes,
-        planned: PlannedExchange,
-        seed: str,
-        facts: Facts = NO_FACTS,
-        secrets: Sequence[bytes] = (b"",),
-    ) -> None:
-        """Set up the session; keys derived from `secrets` sign the server's seals for the client."""
-        plan = planned.plan
+    def __init__(self, opened: PlannedRequest) -> None:
+        """Set up the session of a planned request."""
+        api, request, plan, facts = opened.api, opened.request, opened.planned.plan, opened.facts
         parties = Parties(plan.stack.client.name, asked=request.model, api=api.name)
         self.report = Report(parties, secrets=facts.secrets)
         if plan.protocol.client_text:
             self.report.parties.form = plan.protocol.client_text.dialect.name
         self._api = api
         self._request = request
-        self._received = ReceivedRequest(body, facts.headers)
+        self._received = ReceivedRequest(opened.body, facts.headers)
         # Keep host, port and credentials only; `facts` would keep the request alive.
-        self._seal_source = SealSource(secrets, facts.host, facts.port, facts.credentials)
-        self._build_parts(planned, OwnReplies(api, request, plan.protocol, seed, facts.time), {})
+        self._seal_source = SealSource(opened.secrets, facts.host, facts.port, facts.credentials)
+        self._build_parts(opened.planned, OwnReplies(api, request, plan.protocol, opened.seed, facts.time), {})
 
     def _build_parts(self, planned: PlannedExchange, own: OwnReplies, quirks: Mapping[str, Any]) -> None:
         """Create the parts that depend on the plan, at first and after a rejection that changes the plan.
@@ -147,9 +149,8 @@ class Session:
         """
         return cls.plan_request(api, body, facts, planner, seed, memory, secrets).create_session()
 
-    @classmethod
+    @staticmethod
     def plan_request(
-        cls,
         api: Api,
         body: bytes,
         facts: Facts,
@@ -175,7 +176,7 @@ class Session:
             if keeps_shape or is_ambiguous:
                 body = encode_json(decode_json(body)) if is_ambiguous else body
                 request = api.request(body, facts.path, unrepaired=keeps_shape)
-        return PlannedRequest(plan, partial(cls, api, request, body, planned, seed, facts, secrets), facts)
+        return PlannedRequest(api, request, body, planned, seed, facts, secrets)
 
     def encode_request(self) -> bytes:
         """Rewrite the body for the model server, once; return the original bytes if the plan changes nothing.
@@ -239,6 +240,30 @@ class Session:
         if request and self._past:
             self._past.record_prompt(*self._encoder.sent_prompt, self._request)
         return request
+
+    def retry_rejected(self, rejected: Rejection, ask: Ask) -> Generator[Any, Any, bytes | Rejection]:
+        """Retry with the quirks learned from each rejection; return the body of the reply, or the last rejection.
+
+        If every retry is rejected for another reason, the quirks learned before the last one still apply to the next
+        request of the conversation.
+        """
+        for _ in range(MAX_REQUESTS - 1):
+            again = self.encode_after_rejection(rejected.body, rejected.status)
+            if again is None:
+                return rejected
+            try:
+                body = yield from ask(again)
+            except NoAnswer as failed:
+                self.report.errors.append(f"retried without the rejected parts: {failed}")
+                if not failed.status:
+                    return rejected
+                rejected = Rejection(failed.status, failed.error)
+            else:
+                self.confirm_quirks()
+                self.report.errors.clear()
+                return body
+        self.encode_after_rejection(rejected.body, rejected.status)
+        return rejected
 
     def confirm_quirks(self) -> None:
         """Store the quirks of this request, because the server accepted the request with them."""

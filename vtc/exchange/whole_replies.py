@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from vtc.apis import NoReply, convert_to_stream, fold_rewritten, fold_stream, unwrap_gateway_envelope
 from vtc.apis.contract import CONTEXT_LENGTH_EXCEEDED, Json
@@ -48,6 +48,13 @@ class NoAnswer(Exception):
         super().__init__(why)
         self.status = status
         self.error = error
+
+
+class Rejection(NamedTuple):
+    """A server's error about a request."""
+
+    status: int
+    body: bytes
 
 
 type Ask = Callable[[bytes], Generator[Any, Any, bytes]]

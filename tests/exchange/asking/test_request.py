@@ -10,13 +10,15 @@ import pytest
 
 from tests.apis import chat
 from tests.exchanges import API, open_session
-from vtc.exchange import PlannedExchange, Session
+from vtc.exchange import PlannedExchange, PlannedRequest, Session
 from vtc.profiles import Plan, PolicyProfile
 
 
 def send_plan(plan: Plan, **fields: Any) -> Any:
     body = chat.encode_json(chat.request(stream=True, **fields))
-    return json.loads(Session(API, API.request(body), body, PlannedExchange(plan), "seed").encode_request())
+    return json.loads(
+        Session(PlannedRequest(API, API.request(body), body, PlannedExchange(plan), "seed")).encode_request()
+    )
 
 
 def test_unchanged_request_keeps_its_bytes() -> None:

@@ -19,8 +19,7 @@ from mitmproxy.net.http import status_codes
 
 from vtc.apis.fields import is_error, object_of
 from vtc.events import Failure
-from vtc.exchange import NoAnswer, Session
-from vtc.exchange.asking.request import MAX_REQUESTS
+from vtc.exchange import NoAnswer, Rejection, Session
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, LocalReply
 from vtc.proxy import flows
 from vtc.proxy.serving import bodies
@@ -257,37 +256,26 @@ def _answer_error(live: LiveExchange, response: http.Response, body: DecodedBody
 def _retry(
     flow: http.HTTPFlow, live: LiveExchange, response: http.Response, body: DecodedBody
 ) -> ReplySteps[DecodedBody | None]:
-    """Retry with the quirks learned from each rejection; return the last error if no retry succeeds, else None.
-
-    If every retry was rejected for another reason, the quirks learned before the last one still apply to the next
-    request of the conversation.
-    """
-    session, status, client, original = live.session, response.status_code, flows.find_client_api(flow), live.original
-    answer = partial(ask_server, FollowUpRequests(flow, REPLY_SECONDS))
-    for _ in range(MAX_REQUESTS - 1):
-        again = session.encode_after_rejection(body.beginning, status) if _is_rewriting() else None
-        if again is None:
-            return body
-        if client and original:
-            build_request(flow, original, client, session, again, keep=live.keep)
-            session.report.measures.sizes["request_went"] = len(again)
-        try:
-            received = yield from answer(again)
-            break
-        except NoAnswer as failed:
-            session.report.errors.append(f"retried without the rejected parts: {failed}")
-            if not failed.status:
-                return body
-            status = failed.status
-            response.status_code, response.reason = status, ""
-            bodies.replace_reply_body(response, failed.error, JSON_MEDIA_TYPE)
-            body = DecodedBody(response)
-    else:
-        # This keeps the quirks learned before the last error for this conversation.
-        session.encode_after_rejection(body.beginning, status)
+    """Retry after a rejection; return the last error if no retry succeeds, else None."""
+    if not _is_rewriting():
         return body
-    session.confirm_quirks()
-    session.report.errors.clear()
+    session, client, original = live.session, flows.find_client_api(flow), live.original
+    requests = FollowUpRequests(flow, REPLY_SECONDS)
+
+    def ask_again(request: bytes) -> ReplySteps[bytes]:
+        if client and original:
+            build_request(flow, original, client, session, request, keep=live.keep)
+            session.report.measures.sizes["request_went"] = len(request)
+        return (yield from ask_server(requests, request))
+
+    first = Rejection(response.status_code, body.beginning)
+    received = yield from session.retry_rejected(first, ask_again)
+    if received is first:
+        return body
+    if isinstance(received, Rejection):
+        response.status_code, response.reason = received.status, ""
+        bodies.replace_reply_body(response, received.body, JSON_MEDIA_TYPE)
+        return DecodedBody(response)
     sent = session.whole.rewrite(received)
     _replace(live, response, received, LocalReply(session.whole.detect_media_type(sent), sent))
     return None
