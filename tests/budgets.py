@@ -17,17 +17,17 @@ from pathlib import Path, PurePosixPath
 from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
-    "vtc": 7_200,
+    "vtc": 7_220,
     "vtc/apis": 94_550,
     "vtc/cli": 44_700,
     "vtc/demo": 2_250,
     "vtc/deriving": 10_000,
     "vtc/dialects": 99_600,
-    "vtc/exchange": 78_400,
+    "vtc/exchange": 78_900,
     "vtc/guards": 12_600,
-    "vtc/library": 1_050,
-    "vtc/profiles": 19_900,
-    "vtc/proxy": 36_800,
+    "vtc/library": 2_680,
+    "vtc/profiles": 19_990,
+    "vtc/proxy": 36_200,
     "vtc/reporting": 10_400,
     "vtc/wire": 3_450,
 }

@@ -127,6 +127,9 @@ reader = vtc.Reader(tools, model="Qwen/Qwen3-8B")
 assert [type(event) for event in (*reader.feed(text), *reader.finish())] == [vtc.Call]
 assert vtc.parse(text, tools).calls[0].name == "read"
 assert "read" in vtc.render_prompt(tools, "hermes")
+session = vtc.Session(b'{{"messages": [], "model": "m"}}', server_api="ollama-chat", policy={{"guards": {{}}}})
+session.status(500)
+assert session.request and session.feed(b"failed") + session.finish()
 """
 
 

@@ -17,25 +17,30 @@ from vtc.xml_helpers import (
 )
 
 if TYPE_CHECKING:
+    from vtc.apis import RequestError
     from vtc.library import Parsed, parse, render_calls, render_prompt
     from vtc.library import ReplyReader as Reader
+    from vtc.library.session import LibrarySession as Session
 
 __version__ = "0.1.0"
 
 _LIBRARY = {
-    "Parsed": "Parsed",
-    "Reader": "ReplyReader",
-    "parse": "parse",
-    "render_calls": "render_calls",
-    "render_prompt": "render_prompt",
+    "Parsed": "vtc.library.Parsed",
+    "Reader": "vtc.library.ReplyReader",
+    "RequestError": "vtc.apis.RequestError",
+    "Session": "vtc.library.session.LibrarySession",
+    "parse": "vtc.library.parse",
+    "render_calls": "vtc.library.render_calls",
+    "render_prompt": "vtc.library.render_prompt",
 }
-"""Public names, and their names in `vtc.library`."""
+"""Public names, and where they are defined."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LIBRARY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("vtc.library"), _LIBRARY[name])
+    module, _, defined = _LIBRARY[name].rpartition(".")
+    return getattr(import_module(module), defined)
 
 
 __all__ = [
@@ -43,6 +48,8 @@ __all__ = [
     "Parsed",
     "Reader",
     "Reasoning",
+    "RequestError",
+    "Session",
     "Text",
     "__version__",
     "detect_complete_tool_call",

@@ -108,7 +108,7 @@ class Session:
         apis = plan.stack.apis
         self.server = self._api if not apis or self._api.name in apis else find_api(apis[0]) or self._api
         # Flags in headers belong to one API, so another API's server gets none
-        # (`proxy.asking.target.translate_headers`).
+        # (`vtc.exchange.target.translate_headers`).
         has_flags = self.server.place.flags == self._api.place.flags
         received = self._received if has_flags else ReceivedRequest(self._received.body, {})
         self.report.parties.server_api = self.server.name if self.is_bridged else ""

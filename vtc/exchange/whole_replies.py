@@ -37,6 +37,8 @@ from vtc.wire import compression
 
 logger = logging.getLogger(__name__)
 
+EMPTY_REPLY_FAULT = "the reply is empty"
+
 
 class NoAnswer(Exception):
     """A retry got no reply; the text is the reason.

@@ -7,14 +7,18 @@
     for event in reader.feed(chunk):  # vtc.Text, vtc.Reasoning or vtc.Call
         ...
 
+    session = vtc.Session(body, server_api="openai-chat")  # in `session.py`
+    session.request, session.feed(chunk), session.finish()
+
 A reply is read by the same pipeline as in the proxy, in a session of its own. `docs/library.md` describes each name;
-`vtc` imports this module when one of them is first used.
+`vtc` imports these modules when one of them is first used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
@@ -25,8 +29,9 @@ from vtc.dialects.builtin import builtin_directory
 from vtc.dialects.writing import render_tool_list, write_calls
 from vtc.events import Call, Event, Reasoning, Rewritten, Text, Tool
 from vtc.exchange import Session
-from vtc.json_text import encode_json
+from vtc.json_text import decode_json, encode_json
 from vtc.profiles import Planner, Profiles, Settings, load_profiles
+from vtc.profiles.loader import add_policy
 from vtc.profiles.matching import Facts
 from vtc.xml_helpers import make_tool_calls
 
@@ -36,6 +41,8 @@ type LibraryEvent = Text | Reasoning | Call
 
 _TOOL_FORM_KEYS = frozenset({"type", "function", "input_schema"})
 """Keys that distinguish an entry of `tools` from a bare function."""
+MAX_PLANNERS = 64
+"""Maximum number of planners that are cached; each session needs the one of its settings."""
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +140,7 @@ def _open_session(tools: ToolDeclarations, model: str | None, dialect: str | Non
     functions, _ = read_tools(tools)
     declared = [tool.as_openai() for tool in functions.values()]
     body = encode_json({"model": model or "", "messages": [{"role": "user", "content": ""}], "tools": declared})
-    return Session.open(openai_chat.API, body, Facts(), _make_planner(dialect or ""), token_hex(8))
+    return Session.open(openai_chat.API, body, Facts(), make_planner(Settings(dialect=dialect or "")), token_hex(8))
 
 
 def _select_events(events: Iterable[Event]) -> list[LibraryEvent]:
@@ -142,9 +149,11 @@ def _select_events(events: Iterable[Event]) -> list[LibraryEvent]:
     return [event for event in texts if isinstance(event, Text | Reasoning | Call)]
 
 
-@cache
-def _make_planner(dialect: str) -> Planner:
-    return Planner(_load_builtin_profiles(), Settings(dialect=dialect))
+@lru_cache(MAX_PLANNERS)
+def make_planner(settings: Settings, paths: Sequence[Path] = (), policy: bytes = b"") -> Planner:
+    """Make the planner for settings, the user's profiles and a policy as JSON. Raises ValueError."""
+    profiles = load_profiles([builtin_directory(), *paths]) if paths else _load_builtin_profiles()
+    return Planner(add_policy(profiles, decode_json(policy)) if policy else profiles, settings)
 
 
 @cache

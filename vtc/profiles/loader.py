@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -130,6 +130,16 @@ def load_profiles(directories: Sequence[Path]) -> Profiles:
         agents={profile.name: profile for profile in profiles if isinstance(profile, AgentProfile)},
         sources={key: source for key, (_, source) in merged.items()},
     )
+
+
+def add_policy(profiles: Profiles, policy: Mapping[str, Any]) -> Profiles:
+    """Add a policy given as plain data, which needs no `kind`, `name` and `match`. Raises `ProfileError`."""
+    problems: list[Problem] = []
+    value = {"name": "given", "match": {}, **policy, "kind": "policy"}
+    added = _profile(Document(Path("policy"), value, {(): 0}), problems, is_builtin=False)
+    if not isinstance(added, PolicyProfile):
+        raise ProfileError(problems)
+    return replace(profiles, policies={**profiles.policies, added.name: added})
 
 
 class _Folder(NamedTuple):

@@ -20,13 +20,13 @@ from vtc.exchange import Session
 from vtc.exchange.asking.rejections import describe_steps, learn_steps
 from vtc.exchange.asking.request import MAX_REQUESTS
 from vtc.exchange.asking.server_error import read_error
+from vtc.exchange.target import address_request
 from vtc.json_text import encode_json
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.profiles.reasoning_plan import COMMON_TAGS
 from vtc.proxy.asking.asker import ServerAnswer
 from vtc.proxy.asking.question import ServerQuestion
-from vtc.proxy.asking.target import direct
 from vtc.reporting import hints
 
 type ProbeOutcome = Literal["works", "mended", "refused", "broken", "seen", "unasked"]
@@ -174,7 +174,7 @@ class Talk:
 
         def post(body: bytes) -> ServerAnswer:
             server_headers = {**headers}
-            target = direct(exchange, place, path, server_headers)
+            target = address_request(exchange, place, path, server_headers)
             server = exchange.server.place  # of another API, if a quirk says that the server serves the model there
             return self.asker.ask(ServerQuestion(path if bare else target, body, server_headers, server.key))
 

@@ -8,8 +8,8 @@ from urllib.parse import quote_plus, unquote_plus
 from mitmproxy import http
 
 from vtc.apis.place import BEARER
+from vtc.exchange.target import KEY_HEADERS, find_key
 from vtc.proxy import flows
-from vtc.proxy.asking.target import KEY_HEADERS, find_key
 from vtc.proxy.flows import METADATA
 from vtc.scrub import split_query
 

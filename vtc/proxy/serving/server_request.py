@@ -7,9 +7,9 @@ from mitmproxy import http
 from vtc.apis import APIS, Api
 from vtc.events import Failure
 from vtc.exchange import Session
+from vtc.exchange.target import address_request
 from vtc.json_text import encode_json
 from vtc.proxy import flows
-from vtc.proxy.asking.target import direct
 from vtc.proxy.serving import bodies
 from vtc.proxy.serving.originals import OriginalRequest
 
@@ -48,7 +48,7 @@ def build_request(
     """
     original.restore(flow)
     flow.request.headers.pop("upgrade", None)  # VTC does not read replies in other protocols
-    target = direct(session, client.place, flow.request.path, flow.request.headers)
+    target = address_request(session, client.place, flow.request.path, flow.request.headers)
     if target != flow.request.path:
         flows.change_path(flow, target)
     if body != (received := flow.request.content or b""):

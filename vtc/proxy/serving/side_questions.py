@@ -20,6 +20,7 @@ from vtc.apis import Api, RequestError, find_api, side_questions
 from vtc.apis.side_questions import SideQuestion
 from vtc.events import Failure, ListedModel
 from vtc.exchange.model_list import collect_real_names, find_model, read_models, strip_prefix
+from vtc.exchange.target import translate_headers
 from vtc.json_text import encode_json
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
@@ -28,7 +29,6 @@ from vtc.proxy import flows, trust
 from vtc.proxy.asking.asker import MAX_ANSWER_BYTES
 from vtc.proxy.asking.findings import format_wrong_scheme
 from vtc.proxy.asking.question import ServerQuestion
-from vtc.proxy.asking.target import translate_headers
 from vtc.proxy.serving import bodies
 from vtc.reporting import hints
 

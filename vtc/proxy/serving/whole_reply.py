@@ -21,6 +21,7 @@ from vtc.apis.fields import is_error, object_of
 from vtc.events import Failure
 from vtc.exchange import NoAnswer, Rejection, Session
 from vtc.exchange.replying.fate import JSON_MEDIA_TYPE, LocalReply
+from vtc.exchange.whole_replies import EMPTY_REPLY_FAULT
 from vtc.proxy import flows
 from vtc.proxy.serving import bodies
 from vtc.proxy.serving.bodies import DecodedBody
@@ -90,7 +91,6 @@ OK_STATUS = 200
 """The status of replies that must have a body; some other statuses of success have none."""
 MAX_BLANK_BYTES = 100
 """Maximum size of an encoded body that can be blank."""
-EMPTY_REPLY_FAULT = "the reply is empty"
 SWITCHING_PROTOCOLS = 101
 """The status by which a server switches to another protocol."""
 SWITCHED_PROTOCOL = "the server switched to a protocol that VTC does not read"

@@ -14,7 +14,7 @@ OWN_HEADER_PREFIXES = {api.place.own_headers for api in APIS} - {""}
 """Prefixes of headers that are specific to one API."""
 
 
-def direct(session: Session, client: Place, path: str, headers: MutableMapping[str, str]) -> str:
+def address_request(session: Session, client: Place, path: str, headers: MutableMapping[str, str]) -> str:
     """Return the path of a session's request at the server, and change its headers to those that the server expects.
 
     The path is the profile's, or else next to the `path` of the client.
