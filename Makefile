@@ -40,7 +40,7 @@ test-engines: setup ## hold structural tags against xgrammar, without the torch 
 	  --quiet --disable-pip-version-check --no-deps 'xgrammar>=0.2' apache-tvm-ffi numpy; }
 	$(PYTHON) -m pytest -m engines tests/dialects/constrain
 
-test-templates: setup ## try conversations with the chat templates of real models
+test-templates: setup ## try conversations with the chat templates of real models, and response templates with Transformers
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m ensurepip >/dev/null
 	$(PYTHON) -m pytest -m templates -s tests/exchange/asking/test_real_templates.py tests/cli/templates
 

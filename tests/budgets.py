@@ -19,9 +19,9 @@ from tests.source_tree import find_nodes, parse_module
 BUDGETS: Mapping[str, int] = {
     "vtc": 7_220,
     "vtc/apis": 94_550,
-    "vtc/cli": 44_700,
+    "vtc/cli": 44_750,
     "vtc/demo": 2_250,
-    "vtc/deriving": 10_000,
+    "vtc/deriving": 11_300,
     "vtc/dialects": 99_600,
     "vtc/exchange": 78_900,
     "vtc/guards": 12_600,

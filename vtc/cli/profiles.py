@@ -1,4 +1,4 @@
-"""`vtc profiles`: list profiles."""
+"""`vtc profiles`: list profiles, and print dialects in another form."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from typing import Any
 import click
 
 from vtc.cli.common import json_output, load_profiles, profile_directories, show_json, show_table
+from vtc.deriving import UnknownFormError, build_response_template
+from vtc.profiles import Facts
 from vtc.profiles.loader import Profile, Profiles
+from vtc.profiles.matching import choose_best
+from vtc.profiles.schema import ReasoningTags
+from vtc.profiles.stack import UnknownName
 
 
-@click.command(short_help="List all profiles.")
+@click.group(invoke_without_command=True, short_help="List all profiles, or print a dialect in another form.")
+@click.pass_context
 @profile_directories
 @click.option("--markdown", is_flag=True, help="Print models and dialects as Markdown tables.")
 @json_output
-def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> None:
+def profiles(context: click.Context, directories: tuple[Path, ...], markdown: bool, as_json: bool) -> None:
     """List all profiles and the requests that they match."""
+    if context.invoked_subcommand:
+        return
     profiles = load_profiles(directories)
     if as_json:
         show_json(_build_json(profiles))
@@ -42,6 +50,42 @@ def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> No
         [(agent.name, agent.description, agent.api) for agent in profiles.agents.values()],
         title="agents",
     )
+
+
+@profiles.command()
+@click.argument("name", required=False)
+@click.option(
+    "--as", "form", type=click.Choice(["response_template"]), required=True, help="The form in which it is printed."
+)
+@click.option("--model", default="", help="The model with whose tags of reasoning it is printed; otherwise `<think>`.")
+@profile_directories
+def dialect(name: str | None, form: str, model: str, directories: tuple[Path, ...]) -> None:
+    """Print a dialect as a tokenizer's `response_template`, with which Transformers (5.13 or later) parses replies.
+
+    It describes the calls as the dialect writes them, without the other spellings that VTC reads, and without repairs.
+    Without NAME, all dialects are listed, with the reason of those that have no such form.
+    """
+    profiles = load_profiles(directories)
+    profile = choose_best(profiles.models, Facts(model=model), profiles.sources).profile if model else None
+    tags = (profile and profile.reasoning) or ReasoningTags()
+    if name:
+        try:
+            show_json(build_response_template(profiles.get_dialect(name), tags.open, tags.close))
+        except UnknownName as error:
+            raise click.UsageError(str(error)) from None
+        except UnknownFormError as error:
+            raise click.ClickException(f"dialect {name} has no {form}: {error}") from None
+        return
+    expressed = f"has a {form}"
+    names: dict[str, list[str]] = {expressed: []}
+    for dialect in profiles.dialects.values():
+        try:
+            build_response_template(dialect, tags.open, tags.close)
+            names[expressed].append(dialect.name)
+        except UnknownFormError as error:
+            names.setdefault(str(error), []).append(dialect.name)
+    for reason in names:
+        click.echo(f"- {reason}: {', '.join(names[reason])}")
 
 
 def _build_json(profiles: Profiles) -> dict[str, list[dict[str, Any]]]:

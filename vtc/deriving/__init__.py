@@ -6,6 +6,7 @@ Draft                          a description with the calls that it reads, and w
 derive_dialect(render, name)   from the differences of replies that a template renders
 draft_dialect(text, tools, name)   from one reply
 draft_response_template(template, name)   from a description of replies by Transformers
+build_response_template(dialect, opening_tag, closing_tag)   the other direction: the description of a dialect's replies
 KnownCall, KnownReply          a reply whose calls are known; serialize_call to compare them, make_tool for their tools
 write_replies, TemplateReplies the texts of replies as a chat template writes them
 """
@@ -13,7 +14,7 @@ write_replies, TemplateReplies the texts of replies as a chat template writes th
 from vtc.deriving.conversations import KnownCall, KnownReply, TemplateReplies, make_tool, serialize_call, write_replies
 from vtc.deriving.drafts import Draft
 from vtc.deriving.replies import draft_dialect
-from vtc.deriving.response_template import UnknownFormError, draft_response_template
+from vtc.deriving.response_template import UnknownFormError, build_response_template, draft_response_template
 from vtc.deriving.template import SAMPLE_TOOLS, derive_dialect
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "KnownReply",
     "TemplateReplies",
     "UnknownFormError",
+    "build_response_template",
     "derive_dialect",
     "draft_dialect",
     "draft_response_template",
