@@ -19,7 +19,7 @@ from tests.source_tree import find_nodes, parse_module
 BUDGETS: Mapping[str, int] = {
     "vtc": 7_220,
     "vtc/apis": 94_550,
-    "vtc/cli": 44_750,
+    "vtc/cli": 44_800,
     "vtc/demo": 2_250,
     "vtc/deriving": 11_300,
     "vtc/dialects": 99_600,
@@ -27,7 +27,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/guards": 12_600,
     "vtc/library": 2_680,
     "vtc/profiles": 19_990,
-    "vtc/proxy": 36_200,
+    "vtc/proxy": 36_650,
     "vtc/reporting": 10_400,
     "vtc/wire": 3_450,
 }

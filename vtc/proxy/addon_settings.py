@@ -46,8 +46,8 @@ class AddonSettings(Settings, frozen=True, kw_only=True):
         Literal["on", "off"],
         Setting(
             "Whether VTC probes the model server of a reverse proxy to identify it and its APIs, unless vtc_server and "
-            "vtc_upstream_api are set: when VTC starts, and before requests until the server answers. `vtc run` sets "
-            "on."
+            "vtc_upstream_api are set: when VTC starts, and before requests until the server answers. A server that "
+            "wants a key is probed with that of vtc_key_env, or else of a client. `vtc run` sets on."
         ),
     ] = "off"
     profiles: Annotated[

@@ -30,7 +30,7 @@ ERROR_HINTS: tuple[tuple[tuple[int, ...], str, str], ...] = (
         (401, 403),
         "",
         "the server does not accept the client's API key; VTC forwards it unchanged, and if the client sends none, it "
-        "sends one from the environment (key_env in the server's profile)",
+        "sends the one in the environment variable of `--key-env NAME` (or of key_env in the server's profile)",
     ),
     (
         (400, 413, 422),
@@ -40,7 +40,8 @@ ERROR_HINTS: tuple[tuple[tuple[int, ...], str, str], ...] = (
     (
         (404, 405),
         "",
-        "the server has nothing at this path: does it speak this API?",
+        "the server has nothing at this path: does it speak this API? If not, name the one that it speaks: "
+        "`--api openai-chat` (option vtc_upstream_api)",
     ),
     (  # nginx; Go
         (400,),

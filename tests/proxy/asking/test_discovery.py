@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,7 @@ from tests.apis.shapes import SHAPES, make_request_body
 from tests.e2e.conftest import PATH, PATIENCE, Proxy, running_proxy
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.proxy import launch
+from vtc.proxy.asking import discovery
 from vtc.proxy.asking.discovery import RETRY_PAUSE_SECONDS, Discovery
 
 LAZY = dict([launch.LAZY_CONNECTION.split("=")])
@@ -183,3 +185,117 @@ async def test_profile_for_some_models_of_a_host_applies_next_to_the_recognized_
         first, second = [seen.json for seen in server.seen if seen.method == "POST" and seen.body != b"{}"]
     assert ("all" in first, "some" in first) == (True, False)
     assert ("all" in second, "some" in second) == (False, True)
+
+
+KEY = "canary-server-5e6f7a8b"
+KEY_HEADERS = {
+    **{name: {"authorization": f"Bearer {KEY}"} for name in ("openai-chat", "openai-responses", "ollama-chat")},
+    "anthropic-messages": {"x-api-key": KEY},
+    "gemini-generate": {"x-goog-api-key": KEY},
+}
+
+
+def keyed(seen: Seen) -> Reply:
+    """Act as a server that speaks chat completions only, and rejects all paths below /v1 without the key."""
+    if seen.path.startswith("/v1") and seen.headers.get("authorization") != f"Bearer {KEY}":
+        return Reply([b'{"error": "Unauthorized"}'], JSON, status=401, framing="length")
+    return chat_only(seen)
+
+
+def public_list(seen: Seen) -> Reply:
+    """Act as such a server that shows its models to everyone, and rejects all other paths."""
+    if seen.method == "POST" and seen.headers.get("authorization") != f"Bearer {KEY}":
+        return Reply([b'{"error": "Unauthorized"}'], JSON, status=401, framing="length")
+    return chat_only(seen)
+
+
+def keyed_by_path(seen: Seen) -> Reply:
+    """Act as such a server that rejects only the paths that it has."""
+    answer = chat_only(seen)
+    return keyed(seen) if answer.status != 404 else answer
+
+
+async def ask_with_key(client: httpx.AsyncClient, name: str, headers: dict[str, str] | None = None) -> httpx.Response:
+    path, body = SHAPES[name].build_path(), make_request_body(name, stream=False)
+    return await client.post(path, content=body, headers=KEY_HEADERS[name] if headers is None else headers)
+
+
+@pytest.mark.parametrize("script", [keyed, public_list, keyed_by_path])
+@pytest.mark.parametrize("name", pairs.NAMES)
+async def test_a_server_that_wants_a_key_is_probed_with_that_of_a_client_once(
+    name: str, script: Any, confdir: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "vtc")
+    async with serving(script) as server, before(server.url, confdir) as (_, client):
+        await client.get("/healthz")
+        assert not any(KEY in str(seen.headers) for seen in server.seen)
+        first, second = await asyncio.gather(*(ask_with_key(client, name) for _ in range(2)))
+        sent = [seen for seen in server.seen if KEY in str(seen.headers)]
+        third = await ask_with_key(client, name)
+    probes = [seen for seen in sent if seen.method == "GET" or seen.body == b"{}"]
+    assert [answer.status_code for answer in (first, second, third)] == [200, 200, 200]
+    assert "Hi." in first.text
+    assert len(sent) == len(probes) + 2
+    paths = [seen.path for seen in probes]
+    expected = [] if script is keyed_by_path else ["/v1/models", *(path for path in paths if path != "/v1/models")]
+    assert paths == expected
+    assert len(paths) in (0, 1 + len(pairs.NAMES))
+    assert KEY not in caplog.text
+
+
+async def test_each_key_of_clients_is_tried_once_until_one_is_accepted(
+    confdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "MAX_TRIED_KEYS", 2)
+    async with serving(keyed) as server, before(server.url, confdir) as (_, client):
+        counts = []
+        for wrong in ("wrong-key-1", "wrong-key-1"):
+            assert (await ask_with_key(client, "anthropic-messages", {"x-api-key": wrong})).status_code == 401
+            counts.append(sum(wrong in str(seen.headers) for seen in server.seen))
+        assert counts[1] == counts[0] + 1
+        assert (await ask_with_key(client, "anthropic-messages")).status_code == 200
+        await ask_with_key(client, "anthropic-messages", {"x-api-key": "wrong-key-3"})
+        assert len([seen for seen in server.seen if "wrong-key-3" in str(seen.headers)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "query"),
+    [
+        ({}, {}, f"?key={KEY}"),
+        ({}, {}, ""),
+        ({}, {"x-goog-api-key": f"{KEY}\xe9"}, ""),  # no header of VTC can contain it
+        ({"vtc_mode": "observe"}, {"x-goog-api-key": KEY}, ""),
+        ({"vtc_mode": "observe", "vtc_key_env": "LAB_KEY"}, {}, ""),
+        ({"vtc_discover": "off"}, {"x-goog-api-key": KEY}, ""),
+        ({"vtc_upstream_api": "gemini-generate"}, {"x-goog-api-key": KEY}, ""),
+    ],
+)
+async def test_no_other_key_is_used_for_a_probe(
+    settings: dict[str, Any],
+    headers: dict[str, str],
+    query: str,
+    confdir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("LAB_KEY", KEY)
+    async with serving(keyed) as server, before(server.url, confdir, **settings) as (_, client):
+        path = SHAPES["gemini-generate"].build_path()
+        encoded = {name: value.encode() for name, value in headers.items()}
+        await client.post(path + query, content=make_request_body("gemini-generate", stream=False), headers=encoded)
+    assert "could not be probed" not in caplog.text
+    probes = [seen for seen in server.seen if seen.method == "GET" or seen.body == b"{}"]
+    assert not any(KEY in f"{seen.path} {seen.headers}" for seen in probes)
+
+
+@pytest.mark.parametrize("script", [keyed, public_list, keyed_by_path])
+@pytest.mark.parametrize("name", pairs.NAMES)
+async def test_a_server_is_probed_with_the_key_that_the_user_named(
+    name: str, script: Any, confdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client without a key then reaches it in every API."""
+    monkeypatch.setenv("LAB_KEY", KEY)
+    async with serving(script) as server, before(server.url, confdir, vtc_key_env="LAB_KEY") as (_, client):
+        answer = await ask_with_key(client, name, {})
+    assert (answer.status_code, "Hi." in answer.text) == (200, True)
+    assert all(KEY in seen.headers.get("authorization", "") for seen in server.seen)

@@ -106,7 +106,9 @@ def probe(
     if directory and record.proposal and record.stopped != BY_USER:
         files = record.proposal.write(directory, _format_header(record), asker.secrets)
     folders = [*directories, *([directory] if directory and files else [])]
-    proposed = report.build_options(record, folders, server=server, api=api or "", is_written=bool(files))
+    proposed = report.build_options(
+        record, folders, server=server, api=api or "", key_env=key_env, is_written=bool(files)
+    )
     proposed += launch.format_sets(sets)
     clients = report.format_clients(record, proposed, profiles.agents.values(), key_env)
     findings = scrub_data(

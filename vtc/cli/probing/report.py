@@ -46,7 +46,7 @@ OUTCOME_WORDS: dict[ProbeOutcome, str] = {
 CLIENT_SETTINGS = (
     ("Cline, Roo Code, Kilo Code in an editor", 'provider "OpenAI Compatible", Base URL {base}/v1, model {model}'),
     ("Continue in an editor", "apiBase: {base}/v1, provider: openai, model: {model}"),
-    ("OpenAI SDKs, LiteLLM", "OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY=any, model {model}"),
+    ("OpenAI SDKs, LiteLLM", "OPENAI_BASE_URL={base}/v1 OPENAI_API_KEY={key}, model {model}"),
     ("Zed", '"api_url": "{base}/v1", "name": "{model}"'),
     ("Open WebUI", "OPENAI_API_BASE_URL={base}/v1; Function calling: native"),
     ("Copilot in VS Code", '"url": "{base}/v1/chat/completions", "id": "{model}"'),
@@ -384,22 +384,23 @@ REPORTERS: tuple[Callable[[ProbeRecord], Iterator[Finding]], ...] = (
 
 
 def build_options(
-    record: ProbeRecord, folders: Sequence[Path], *, server: str, api: str, is_written: bool
+    record: ProbeRecord, folders: Sequence[Path], *, server: str, api: str, key_env: str, is_written: bool
 ) -> list[str]:
     """Build the options with which VTC runs as proposed.
 
     `folders` contain profiles. `server` and `api` are the user's choices; written profiles (`is_written`) include them.
     """
-    profiles = [part for folder in folders for part in ("--profiles", str(folder))]
+    common = [part for folder in folders for part in ("--profiles", str(folder))]
+    common += ["--key-env", key_env] if key_env else []
     if is_written:
-        return profiles
-    if not api and urlsplit(record.server.url).path:  # VTC detects APIs at the root only
+        return common
+    if not api and (key_env or urlsplit(record.server.url).path):  # VTC detects APIs at the root only
         api = ",".join(record.server.apis) or record.api.name
     prompt = record.tool_mode == "prompt" and record.proposal
     parts = ["--tools", "prompt", "--dialect", record.proposal.model.dialect] if prompt and record.proposal else []
     parts += ["--server", server] if server else []
     parts += ["--api", api] if api else []
-    return [*profiles, *parts]
+    return [*common, *parts]
 
 
 def format_command(record: ProbeRecord, proposed: Sequence[str]) -> str:
@@ -413,9 +414,10 @@ def format_clients(
 ) -> dict[str, str]:
     """Return the command that starts each agent, and the settings of each other client, by name."""
     base, model = f"http://127.0.0.1:{PORT}{urlsplit(record.server.url).path}", record.server.model
-    more = [*proposed, "--model", model, *(["--key-env", key_env] if key_env else [])]
+    more = [*proposed, "--model", model]
     launched = {agent.title: shlex.join(["vtc", "launch", agent.name, record.server.url, *more]) for agent in agents}
-    return launched | {name: text.format(base=base, model=model) for name, text in CLIENT_SETTINGS}
+    key = f'"${key_env}"' if key_env else "any"
+    return launched | {name: text.format(base=base, model=model, key=key) for name, text in CLIENT_SETTINGS}
 
 
 def build_json(record: ProbeRecord, line: str, files: Sequence[Path], settings: Mapping[str, str]) -> dict[str, Any]:

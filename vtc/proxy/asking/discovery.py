@@ -1,7 +1,8 @@
 """Detect the model server behind a reverse proxy and the APIs that it speaks.
 
 The server is probed when VTC starts and then before requests until it answers, so a server that takes minutes to load
-may start after VTC. The findings replace `vtc_server` and `vtc_upstream_api` unless the user set them.
+may start after VTC. The findings replace `vtc_server` and `vtc_upstream_api` unless the user set them. A server that
+wants a key is probed with the one that the user named, or else with the keys of clients, each once.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mitmproxy import ctx, exceptions, http
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
+from vtc.exchange.target import find_key
 from vtc.profiles.planner import Planner
-from vtc.proxy.asking.address import get_server_url
+from vtc.proxy.asking.address import Address, get_server_url, parse_upstream
 from vtc.proxy.asking.asker import Asker
 from vtc.proxy.asking.findings import ServerFindings, collect_findings, list_models
+from vtc.proxy.asking.keys import get_key, list_lenders
 from vtc.proxy.reload import ReloadableAddon
 from vtc.proxy.trust import Trust, TrustError
 
@@ -29,6 +32,8 @@ RETRY_PAUSE_SECONDS = 10.0
 """Seconds before the next probe of a server that failed to answer within `SLOW_ANSWER_SECONDS`."""
 LIST_REFRESH_SECONDS = 60.0
 """Seconds after which the list of models is fetched again, if a default model replaces all unlisted ones."""
+MAX_TRIED_KEYS = 64
+"""Maximum number of clients' keys with which a server is probed."""
 SLOW_ANSWER_SECONDS = 1.0
 """Seconds beyond which a failed probe was slow; a closed port fails at once."""
 
@@ -48,6 +53,8 @@ class ModelServer:
     """The time of the last request for its list of models."""
     was_missing: bool = False
     """True if a probe failed because the server was not available."""
+    tried_keys: set[int] = field(default_factory=set)
+    """Hashes of the clients' keys with which it was probed."""
     wrong_scheme: str = ""
     """Advice if it speaks http although its URL says https, or the reverse; else empty."""
     planners: tuple[Planner, Planner] | None = None
@@ -87,8 +94,11 @@ class Discovery:
                 server.probe.cancel()
 
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
+        # Shielded, because other requests wait for the same probe.
         if flow.response is None and (probe := self._ensure_probe(flow.client_conn.proxy_mode)):
-            await asyncio.shield(probe)  # shielded, because other requests wait for the same probe
+            await asyncio.shield(probe)
+        if flow.response is None and (probe := self._ensure_probe_with_key(flow)):
+            await asyncio.shield(probe)
 
     def server_connect_error(self, data: ServerConnectionHookData) -> None:
         """Clear the error, so that the client's next request connects again instead of getting the same error."""
@@ -132,15 +142,37 @@ class Discovery:
             server.probe = asyncio.create_task(self._discover(server, planner))
         return server.probe
 
-    async def _discover(self, server: ModelServer, planner: Planner) -> None:
+    def _ensure_probe_with_key(self, flow: http.HTTPFlow) -> asyncio.Task[None] | None:
+        """Start a probe with the client's key if the server wants one; return the running probe of a server.
+
+        The key is that of a header, and goes only to the server to which the client sends it anyway.
+        """
+        url, planner, request = get_server_url(flow.client_conn.proxy_mode), self._addon.planner, flow.request
+        key, server = find_key(request.headers), self._servers.get(url)
+        if not (key and planner and server and server.findings and server.findings.needs_key):
+            return None
+        if ctx.options.vtc_mode != "rewrite" or ctx.options.vtc_discover != "on":
+            return None
+        if [Address(request.host.lower(), request.port)] != parse_upstream(url):
+            return None
+        if hash(key) not in server.tried_keys and len(server.tried_keys) < MAX_TRIED_KEYS:
+            server.tried_keys.add(hash(key))
+            server.probe = asyncio.create_task(self._discover(server, planner, key))
+        return server.probe
+
+    async def _discover(self, server: ModelServer, planner: Planner, client_key: str = "") -> None:
         started = self._clock()
+        key = client_key or _find_named_key(server.url, planner)
         try:
-            findings = await asyncio.to_thread(lambda: collect_findings(_make_asker(server.url), planner))
+            asker = _make_asker(server.url, key)
+            findings = await asyncio.to_thread(collect_findings, asker, planner, describes_models=not client_key)
         except TrustError as error:
             findings = ServerFindings(lines=(f"{error}.",), is_available=False)
         except Exception:  # a bug in VTC: forward requests, and stop probing
             logger.exception("vtc: %s could not be probed", server.url)
             findings = ServerFindings(apis=())
+        if client_key and not findings.apis:
+            return
         server.listed_at = ended = self._clock()
         server.wrong_scheme = findings.lines[0] if findings.has_wrong_scheme else ""
         if not findings.is_available:
@@ -158,11 +190,21 @@ class Discovery:
     async def _refresh_models(self, server: ModelServer, planner: Planner) -> None:
         """Fetch the list of models again, because models may have been loaded or removed."""
         apis = planner.settings.upstream_api or (server.findings.apis if server.findings else None) or ()
-        models = await asyncio.to_thread(lambda: list_models(_make_asker(server.url), apis))
+        asker = _make_asker(server.url, _find_named_key(server.url, planner))
+        models = await asyncio.to_thread(list_models, asker, apis)
         if models and server.findings and models != server.findings.models:
             server.planners, server.findings = None, server.findings._replace(models=models)
 
 
-def _make_asker(url: str) -> Asker:
+def _make_asker(url: str, key: str) -> Asker:
     """Make an asker that trusts the same certificates as mitmproxy does for requests of clients."""
-    return Asker(url, trust=Trust.from_options())
+    can_be_sent = key.isascii() and key.isprintable()  # otherwise the error would quote the key
+    return Asker(url, key=key if can_be_sent else "", trust=Trust.from_options())
+
+
+def _find_named_key(url: str, planner: Planner) -> str:
+    """Find the key that the user named for a server; empty if there is none, or if VTC only observes."""
+    if ctx.options.vtc_mode != "rewrite":
+        return ""
+    lenders = list_lenders(planner.profiles, parse_upstream(url), ctx.options.vtc_key_env)
+    return next(filter(None, map(get_key, lenders)), "")

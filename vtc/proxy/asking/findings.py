@@ -1,4 +1,4 @@
-"""Probe a model server without a key: identify it, detect its APIs, and list its models."""
+"""Probe a model server: identify it, detect its APIs, and list its models."""
 
 from __future__ import annotations
 
@@ -46,6 +46,8 @@ def format_wrong_scheme(url: str, other_url: str) -> str:
 
 STARTING_STATUSES = (502, 503, 504)
 """Statuses of a server that is still loading its model, and of a gateway without an available server."""
+KEY_STATUSES = (401, 403)
+"""Statuses of a server that wants a key, or another one."""
 
 
 class ServerIdentity(NamedTuple):
@@ -99,8 +101,10 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
         problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}: is it still loading its model?"
         return ServerIdentity(None, problem, is_available=False)
     if not answer.ok:
-        problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}, so it was not identified"
-        return ServerIdentity(None, problem)
+        problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}"
+        if answer.status in KEY_STATUSES:
+            problem += ": it does not accept the key" if asker.has_key else ": it wants a key (--key-env NAME)"
+        return ServerIdentity(None, f"{problem}, so it was not identified")
     listed = read_models(answer.body) or []
     models, real_names = tuple(model.name for model in listed), collect_real_names(listed)
     owner = find_by_owner(answer.json, profiles)
@@ -130,12 +134,22 @@ def detect_apis(asker: Asker) -> tuple[str, ...]:
 
     Each API is probed with an empty object, which never yields a reply; an API that is not spoken answers "not found".
     """
-    spoken = tuple(api.name for api in APIS if _is_spoken(asker, api.place.build_path(api.place.version, "none")))
-    return () if len(spoken) == len(APIS) else spoken
+    return _probe_apis(asker)[0]
 
 
-def _is_spoken(asker: Asker, path: str) -> bool:
-    answer = asker.ask(ServerQuestion(path, b"{}"))
+def _probe_apis(asker: Asker) -> tuple[tuple[str, ...], bool]:
+    """Detect the APIs that a server speaks; also return True if it wants a key, or another one, before it shows them.
+
+    Such a server rejects every path below `/v1`, even those of APIs that it does not speak.
+    """
+    paths = {api.name: api.place.build_path(api.place.version, "none") for api in APIS}
+    answers = {name: asker.ask(ServerQuestion(path, b"{}")) for name, path in paths.items()}
+    needs_key = all(answers[name].status in KEY_STATUSES for name, path in paths.items() if path.startswith("/v1/"))
+    spoken = tuple(name for name, answer in answers.items() if _is_spoken(answer))
+    return () if needs_key or len(spoken) == len(APIS) else spoken, needs_key
+
+
+def _is_spoken(answer: ServerAnswer) -> bool:
     if answer.ok:
         return b"nexpected endpoint" not in answer.body  # LM Studio
     return answer.error is None and answer.status not in (404, 405, 501)
@@ -203,6 +217,8 @@ class ServerFindings(NamedTuple):
     """The name of its profile; None if unknown."""
     apis: tuple[str, ...] | None = None
     """The APIs that it speaks; None if they were not probed, empty if the probes did not distinguish them."""
+    needs_key: bool = False
+    """True if the probes did not distinguish its APIs because it wants a key."""
     models: tuple[str, ...] = ()
     real_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     """The names of the models behind aliases (`collect_real_names`)."""
@@ -233,18 +249,23 @@ CONTEXT_API = "ollama-chat"
 """The only API with a field for the context length."""
 
 
-def collect_findings(asker: Asker, planner: Planner) -> ServerFindings:
-    """Probe a model server, without a key, for everything that the user's options do not set."""
+def collect_findings(asker: Asker, planner: Planner, *, describes_models: bool = True) -> ServerFindings:
+    """Probe a model server for everything that the user's options do not set.
+
+    Without `describes_models`, only its list of models and the paths of the APIs are requested.
+    """
     settings = planner.settings
     identity = identify_server(asker, planner.profiles)
     if not identity.is_available:
         return ServerFindings(lines=(identity.message,), is_available=False, has_wrong_scheme=identity.has_wrong_scheme)
     lines = [] if settings.server else [identity.message]
-    apis = None
+    apis, needs_key = None, False
     if not (settings.upstream_api or identity.is_hosted):
-        apis = detect_apis(asker)
-        if not apis and urlsplit(asker.url).scheme == "https":
-            lines.append("its APIs cannot be detected without a key: if clients get a 404, set --api")
+        apis, needs_key = _probe_apis(asker)
+        if needs_key and not asker.has_key:
+            lines.append("its APIs are detected with a key: that of --key-env, or of the next client (or set --api)")
+        elif not apis and urlsplit(asker.url).scheme == "https":
+            lines.append("its APIs cannot be detected: if clients get a 404, set --api")
     profile = planner.profiles.servers.get(settings.server or identity.server or "")
     if profile and apis and profile.steps.get("context") and CONTEXT_API in apis:
         apis = (CONTEXT_API,)
@@ -254,12 +275,14 @@ def collect_findings(asker: Asker, planner: Planner) -> ServerFindings:
         lines.append(format_translation(apis))
     models = identity.models or list_models(asker, settings.upstream_api or apis or ())
     lines.append(format_models(models, planner.default_model))
-    described = ask_real_names(
-        asker, settings.server or identity.server or "", settings.upstream_api or apis or (), models
-    )
+    described: dict[str, tuple[str, ...]] = {}
+    if describes_models:
+        server = settings.server or identity.server or ""
+        described = ask_real_names(asker, server, settings.upstream_api or apis or (), models)
     return ServerFindings(
         identity.server,
         apis,
+        needs_key,
         models,
         {**identity.real_names, **described},
         tuple(filter(None, lines)),
