@@ -17,17 +17,17 @@ from pathlib import Path, PurePosixPath
 from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
-    "vtc": 7_220,
+    "vtc": 7_300,
     "vtc/apis": 94_550,
-    "vtc/cli": 44_800,
+    "vtc/cli": 45_100,
     "vtc/demo": 2_250,
-    "vtc/deriving": 11_300,
+    "vtc/deriving": 11_400,
     "vtc/dialects": 99_600,
-    "vtc/exchange": 78_900,
+    "vtc/exchange": 79_000,
     "vtc/guards": 12_600,
     "vtc/library": 2_680,
-    "vtc/profiles": 19_990,
-    "vtc/proxy": 36_650,
+    "vtc/profiles": 20_150,
+    "vtc/proxy": 37_600,
     "vtc/reporting": 10_400,
     "vtc/wire": 3_450,
 }

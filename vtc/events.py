@@ -249,6 +249,8 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
     real_names: tuple[str, ...] = ()
     """The names of the model behind this one, the most reliable first, with `name` in its place; empty if the server
     states no other one."""
+    template: str = ""
+    """The chat template, in Jinja's syntax; empty if the server does not state it."""
 
     @property
     def date(self) -> str:

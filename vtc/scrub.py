@@ -213,6 +213,11 @@ def is_credential(name: str) -> bool:
     return folded.endswith(_CREDENTIAL_SUFFIXES) and not joined.endswith(_HARMLESS_SUFFIXES)
 
 
+def drop_credentials(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an environment without credentials."""
+    return {name: value for name, value in environment.items() if not is_credential(name)}
+
+
 def find_query_credentials(query: str) -> Iterator[str]:
     """Find the credentials in the query of a URL, still percent-encoded."""
     return (value for part in split_query(query)[1] if (value := part.partition("=")[2]))

@@ -185,7 +185,7 @@ def _check_server(asker: Asker, profiles: Profiles, models: list[str]) -> Iterat
     first, *more = found.lines
     yield CheckLine("wrong" if has_failed else "ok", first)
     yield from (CheckLine("ok", line) for line in more)
-    models += found.models
+    models += found.models.names
     if not (has_failed or models):
         yield CheckLine("note", "it lists no models")
 

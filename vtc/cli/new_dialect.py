@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 import click
 
-from vtc.cli.common import load_profiles, profile_directories
+from vtc.cli.common import json_output, load_profiles, parse_url, profile_directories, show_json
 from vtc.cli.parse import load_tools
 from vtc.cli.replies import GivenReply, add_reply_options, get_file_name, load_replies
-from vtc.cli.templates import RenderError, load_templates, render_template
+from vtc.cli.templates import MAX_FILE_BYTES, RenderError, TemplateFile, load_templates, render_template
 from vtc.deriving import (
     SAMPLE_TOOLS,
     Draft,
@@ -21,12 +21,15 @@ from vtc.deriving import (
     derive_dialect,
     draft_dialect,
     draft_response_template,
+    read_samples,
 )
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compile_grammar
 from vtc.events import Call, Tool
 from vtc.profiles.loader import Profiles
 from vtc.profiles.tool_protocol import BLOCK_DIALECT
+from vtc.proxy.asking.asker import Asker
+from vtc.proxy.asking.findings import fetch_templates
 from vtc.reporting import find_possible_call
 
 
@@ -41,20 +44,26 @@ from vtc.reporting import find_possible_call
 )
 @click.option(
     "--template",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
     help="A chat template to derive the dialect from, in place of a reply (Jinja, tokenizer_config.json, "
-    "chat_template.json or GGUF).",
+    "chat_template.json or GGUF; - for Jinja on standard input).",
 )
+@click.option("--from", "server", default="", metavar="URL", help="Derive it from the chat template of this server.")
+@click.option("--model", default="", help="With --from: the model, if the server has multiple.")
 @click.option("--name", default="my-dialect", show_default=True, help="The name of the dialect.")
 @profile_directories
+@json_output
 def new_dialect(
     file: Any,
     flow: str,
     port: int,
     tools_file: Path | None,
     template: Path | None,
+    server: str,
+    model: str,
     name: str,
     directories: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
     """Draft a dialect file that parses the calls of the reply in FILE, and print it; uncertain parts are marked.
 
@@ -64,15 +73,18 @@ def new_dialect(
 
     With --template, the dialect is derived from the chat template of a model: replies with known calls are rendered,
     and their differences show the form of calls. The draft is checked with these replies. If the file holds a
-    `response_template`, which describes replies, that is translated instead.
+    `response_template`, which describes replies, that is translated instead. --from requests the chat template from a
+    model server (llama.cpp and others with /props), as `vtc run` does for models without a profile.
 
     Exits with 1 if the draft parses no call, or if nothing can be drafted.
     """
     profiles = load_profiles(directories)
-    if template:
-        if file or flow or tools_file:
-            raise click.UsageError("--template needs no reply and no tools: leave out FILE, --flow and --tools")
-        _derive_from_template(template, name, profiles)
+    if template or server:
+        if file or flow or tools_file or (template and server):
+            way = "--from" if server else "--template"
+            raise click.UsageError(f"{way} needs no reply and no tools: leave out FILE, --flow and --tools")
+        templates = _load_templates(template) if template else _fetch_templates(server, model)
+        _derive_from_template(templates, server or str(template), name, profiles, as_json=as_json)
     replies = load_replies(file, profiles, flow, port)
     reply, tools = _choose_reply(replies, load_tools(tools_file)[0] if tools_file else {}, get_file_name(file))
     _report_known_dialect(profiles, reply.text, tools)
@@ -92,9 +104,28 @@ def new_dialect(
     sys.exit(0 if draft.calls else 1)
 
 
-def _derive_from_template(template: Path, name: str, profiles: Profiles) -> NoReturn:
+def _load_templates(path: Path) -> TemplateFile:
+    """Load the templates of a file, or a chat template on standard input."""
+    if path == Path("-"):
+        return TemplateFile(sys.stdin.buffer.read(MAX_FILE_BYTES).decode("utf-8", "replace"))
+    return load_templates(path)
+
+
+def _fetch_templates(server: str, model: str) -> TemplateFile:
+    """Fetch the chat template of a model from its server; exit with an error if it states none."""
+    asker = Asker(parse_url(server, "--from").geturl())
+    templates = fetch_templates(asker, model)
+    if len(templates) > 1:
+        raise click.UsageError(f"--model: {server} has multiple models: {', '.join(templates)}")
+    if not templates:
+        raise click.ClickException(f"{server} states no chat template{f' of {model}' * bool(model)} (GET /props)")
+    return TemplateFile(next(iter(templates.values())))
+
+
+def _derive_from_template(
+    templates: TemplateFile, origin: str, name: str, profiles: Profiles, *, as_json: bool
+) -> NoReturn:
     """Derive the dialect of a chat template, print it, and exit."""
-    templates = load_templates(template)
     draft: Draft | None
     try:
         if templates.response:
@@ -102,12 +133,17 @@ def _derive_from_template(template: Path, name: str, profiles: Profiles) -> NoRe
         elif templates.chat.strip():
             draft = derive_dialect(partial(render_template, templates.chat), name)
         else:
-            raise click.ClickException(f"{template}: there is no chat template and no `response_template` in it")
+            raise click.ClickException(f"{origin}: there is no chat template and no `response_template` in it")
     except (RenderError, UnknownFormError) as error:
-        raise click.ClickException(f"{template}: {error}") from None
+        raise click.ClickException(f"{origin}: {error}") from None
     if draft is None:
-        raise click.ClickException(f"{template}: the template writes no call in a form that is known")
-    _report_known_dialect(profiles, draft.sample, {tool.name: tool for tool in SAMPLE_TOOLS})
+        raise click.ClickException(f"{origin}: the template writes no call in a form that is known")
+    tools = {tool.name: tool for tool in SAMPLE_TOOLS}
+    if as_json:
+        _, _, read = read_samples(profiles.rescued, draft.samples, tools)
+        show_json({"dialect": draft.keys, "samples": len(draft.samples), "exact": draft.exact, "read_already": read})
+        sys.exit(0 if draft.exact else 1)
+    _report_known_dialect(profiles, draft.sample, tools)
     _print_draft(draft)
     if draft.problem:
         click.echo(f"vtc: VTC cannot express this form: {draft.problem}", err=True)

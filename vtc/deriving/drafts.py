@@ -65,6 +65,8 @@ class Draft:
     """The source of the samples, for people."""
     sample: str = ""
     """The text of a sample, for people."""
+    samples: Sequence[Sample] = ()
+    """The samples that were read."""
     notes: Sequence[str] = ()
     """Facts that no dialect contains, for people."""
 
@@ -140,25 +142,33 @@ def try_draft(draft: Draft, samples: Sequence[Sample], tools: Mapping[str, Tool]
         },
         draft.unsure,
     )
-    calls: list[Call] = []
-    rest: list[str] = []
-    exact = 0
     try:
-        grammar = compile_grammar((tried.description,))
-        for sample in samples:
-            events = Reader(grammar, tools).read_whole(sample.text)
-            found = [event for event in events if isinstance(event, Call)]
-            text = "".join(event.raw for event in events if isinstance(event, Text)).strip()
-            read = [serialize_call(event.name, json.loads(event.arguments)) for event in found]
-            exact += sample.calls is not None and read == [
-                serialize_call(call.name, call.arguments) for call in sample.calls
-            ]
-            calls += found
-            rest.append(text.replace(sample.rest, "", 1))
+        calls, rest, exact = read_samples([tried.description], samples, tools)
     except ValueError as error:  # an invalid pattern or key
         key = f"{error.key}: " if isinstance(error, PatternError) else ""
         return replace(tried, problem=f"{key}{error}")
-    return replace(tried, calls=tuple(calls), rest="".join(rest), exact=exact)
+    return replace(tried, calls=calls, rest=rest, exact=exact, samples=samples)
+
+
+def read_samples(
+    dialects: Iterable[Description], samples: Iterable[Sample], tools: Mapping[str, Tool]
+) -> tuple[tuple[Call, ...], str, int]:
+    """Read samples in dialects; return the calls, the rest of the text, and the number of samples read exactly."""
+    calls: list[Call] = []
+    rest: list[str] = []
+    exact = 0
+    grammar = compile_grammar(tuple(dialects))
+    for sample in samples:
+        events = Reader(grammar, tools).read_whole(sample.text)
+        found = [event for event in events if isinstance(event, Call)]
+        text = "".join(event.raw for event in events if isinstance(event, Text)).strip()
+        read = [serialize_call(event.name, json.loads(event.arguments)) for event in found]
+        exact += sample.calls is not None and read == [
+            serialize_call(call.name, call.arguments) for call in sample.calls
+        ]
+        calls += found
+        rest.append(text.replace(sample.rest, "", 1))
+    return tuple(calls), "".join(rest), exact
 
 
 def count_rendered(draft: Draft, samples: Sequence[Sample], tools: Mapping[str, Tool]) -> int:

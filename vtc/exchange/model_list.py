@@ -36,6 +36,7 @@ class ModelPaths(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     created: tuple[str, ...]
     window: tuple[str, ...]
     longest: tuple[str, ...]
+    template: tuple[str, ...]
     abilities: Mapping[str, tuple[str, ...]]
 
 
@@ -141,6 +142,7 @@ def _read_entry(name: str, entry: Mapping[str, Any]) -> ListedModel:
         window=_find_number(entry, _load_paths().window),
         max_reply_tokens=_find_number(entry, _load_paths().longest),
         real_names=_list_real_names(name, entry),
+        template=next((text for text in _find_values(entry, _load_paths().template) if isinstance(text, str)), ""),
         abilities={ability: able for ability, able in abilities.items() if able is not None},
     )
 

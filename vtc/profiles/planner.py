@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace as dataclass_replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from vtc.dialects import Description
 from vtc.guards.chain import Guards
 from vtc.guards.guard import ToolNames
 from vtc.guards.reactors import add_renamed_tools
@@ -42,43 +43,54 @@ CHOSEN_KINDS = ("client", "model", "server")
 """The kinds of profiles of which one is chosen for an exchange, by the setting of the same name or by matching."""
 
 
+class ServerModels(NamedTuple):
+    """A server's statements about its models."""
+
+    names: tuple[str, ...] = ()
+    """The models that it lists; empty if unknown."""
+    real_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """The names of the models behind aliases (`collect_real_names`)."""
+    dialects: Mapping[str, Description] = MappingProxyType({})
+    """The dialects derived from chat templates of models without a profile, by their plain names."""
+
+    def has(self, model: str) -> bool:
+        """Return True if the server lists a model."""
+        return plain_model(model) in map(plain_model, self.names)
+
+    def find_dialect(self, model: str) -> Description | None:
+        """Find the dialect of a model. A server with a single model uses it for any name."""
+        if not self.dialects:
+            return None
+        name = self.names[0] if len(self.names) == 1 and not self.has(model) else model
+        return self.dialects.get(plain_model(name))
+
+
+NO_MODELS = ServerModels()
+
+
 class Planner:
     """Plans exchanges; replaced when profiles or settings change. Raises `UnknownName`."""
 
-    def __init__(
-        self,
-        profiles: Profiles,
-        settings: Settings,
-        listed: Sequence[str] = (),
-        real_names: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
-    ) -> None:
-        """Check that the profiles named by the settings exist.
-
-        `listed` are the server's models, if known, and `real_names` the names of the models behind its aliases.
-        """
+    def __init__(self, profiles: Profiles, settings: Settings, models: ServerModels = NO_MODELS) -> None:
+        """Check that the profiles named by the settings exist. `models` are those of the server, as far as known."""
         self.profiles = profiles
         self.settings = settings
-        self._real_names = real_names
-        self._listed = {plain_model(name): name for name in listed}
+        self._models = models
+        self._listed = {plain_model(name): name for name in models.names}
         for kind in (*CHOSEN_KINDS, "dialect"):
             name, known = getattr(settings, kind), getattr(profiles, f"{kind}s")
             if name and name not in known:
                 raise UnknownName(kind, name, tuple(known))
 
-    def with_settings(
-        self,
-        given: Mapping[str, Any],
-        listed: Sequence[str] = (),
-        real_names: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
-    ) -> Planner:
+    def with_settings(self, given: Mapping[str, Any], models: ServerModels = NO_MODELS) -> Planner:
         """Make a planner with more settings, as plain data; the changed settings of this planner have priority.
 
         Raises ValueError.
         """
         settings = msgspec.convert({**given, **self.settings.list_changed()}, Settings)
-        if settings == self.settings and not (listed or real_names):
+        if settings == self.settings and models == NO_MODELS:
             return self
-        return Planner(self.profiles, settings, listed, real_names)
+        return Planner(self.profiles, settings, models)
 
     def plan(
         self, facts: Facts, request: RequestFacts, memory: Memory | None = None, taught: Mapping[str, Any] | None = None
@@ -190,6 +202,10 @@ class Planner:
         server = self.find_server(facts)
         return server is not None and server.tokenize
 
+    def has_model_profile(self, facts: Facts) -> bool:
+        """Return True if a profile of the model is known."""
+        return self._choose("model", facts).profile is not None
+
     def find_server_model(self, facts: Facts) -> str:
         """Return the server's name for the requested model; empty if the names are the same."""
         name = facts.model.casefold()
@@ -246,6 +262,7 @@ class Planner:
             settings=self.settings,
             client=client or UNKNOWN_CLIENT,
             model=model or UNKNOWN_MODEL,
+            derived=None if model else self._models.find_dialect(facts.model),
             server=server or profiles.unknown_server,
             policies=tuple(policy for policy, _ in policies),
             prompted=prompted,
@@ -276,7 +293,7 @@ class Planner:
         asked = choose_best(models, facts, sources)
         if asked.profile and not sources["model", asked.profile.name].builtin:
             return asked
-        for name in facts.real_names or self._real_names.get(plain_model(facts.model), ()):
+        for name in facts.real_names or self._models.real_names.get(plain_model(facts.model), ()):
             choice = choose_best(models, dataclass_replace(facts, model=name), sources)
             if choice.profile:
                 note = "" if name == facts.model else f"; the server has it behind {facts.model[:80]!r}"

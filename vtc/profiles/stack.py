@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from vtc.dialects import Description
 from vtc.dialects.reading.reader import UnknownTools
 from vtc.events import Silence
 from vtc.guards.chain import Guards
@@ -60,6 +61,8 @@ class ProfileStack(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings = Settings()
     client: ClientProfile = UNKNOWN_CLIENT
     model: ModelProfile = UNKNOWN_MODEL
+    derived: Description | None = None
+    """The dialect derived from the chat template of a model without a profile."""
     server: ServerProfile = UNKNOWN_SERVER
     policies: tuple[PolicyProfile, ...] = ()
     prompted: bool = False

@@ -58,7 +58,7 @@ def _plan_native_protocol(profiles: Profiles, stack: ProfileStack, request: Requ
     # A model that is not prompted in a dialect writes the dialects that its profile accepts.
     named = model.accept == "auto" and stack.known_model
     expected = [dialect] if write or stack.settings.dialect or named else []
-    expected += _list_block_dialects(profiles, stack)
+    expected += _list_further_dialects(profiles, stack)
     dialects = list_dialects(profiles, model, *expected) if allowed else ()
     why = []
     written = write.name if write else ""
@@ -98,7 +98,7 @@ def _plan_text_protocol(profiles: Profiles, stack: ProfileStack, documented: Seq
     promote = tools == "native" and (model.promote or stack.settings.tools == "native")
     write = dialect if tools == "prompt" and dialect is not own else None
     expected = [write, own] if write else [own, dialect] if stack.settings.dialect else [own]
-    expected += _list_block_dialects(profiles, stack)
+    expected += _list_further_dialects(profiles, stack)
     dialects = list_dialects(profiles, model, *expected)
     why = []
     if promote:
@@ -121,10 +121,11 @@ BLOCK_DIALECT = "json-block"
 """The dialect of calls that are JSON in a code block at the end of the reply."""
 
 
-def _list_block_dialects(profiles: Profiles, stack: ProfileStack) -> list[Description]:
-    """Return the dialect for calls in code blocks, if the settings enable it."""
+def _list_further_dialects(profiles: Profiles, stack: ProfileStack) -> list[Description]:
+    """List the dialect derived from the model's template, and that of code blocks if the settings enable it."""
     blocks = first_set(stack.settings.blocks, otherwise=stack.model.blocks)
-    return [profiles.dialects[BLOCK_DIALECT]] if blocks == "last" else []
+    enabled = [profiles.dialects[BLOCK_DIALECT]] if blocks == "last" else []
+    return [*filter(None, [stack.derived]), *enabled]
 
 
 def list_token_dialects(model: ModelProfile) -> frozenset[str]:

@@ -225,6 +225,8 @@ class VirtualToolCalling:
             logger.debug("vtc: %s", "; ".join(why))
         if ctx.options.vtc_mode == "rewrite":
             self._event_log.write_model(flow, session.report, session.plan)
+        if session.plan.stack.known_model is None:
+            self._discovery.probe_for_model(flow, self.planner, session.report.parties.asked)
         # Step 5: Answer the request without the server, or change it.
         if ctx.options.vtc_mode == "rewrite":
             if answer := session.answer():

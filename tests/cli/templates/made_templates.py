@@ -33,6 +33,8 @@ NUMBERED = make_template(
     f"<|calls|>{_EACH}<|call|>functions.{{{{ f.name }}}}:{{{{ loop.index0 }}}}<|args|>{{{{ f.arguments | tojson }}}}"
     "<|end|>{% endfor %}<|calls_end|>"
 )
+NUMBERED_CALL = '<|calls|><|call|>functions.read:0<|args|>{"filePath": "/a"}<|end|><|calls_end|>'
+"""A call as `NUMBERED` writes it."""
 NAMES_AS_KEYS = make_template(
     f"<|tools|>[{_EACH}"
     "{{ '{\"' + f.name + '\": ' }}{{ f.arguments | tojson }}}{{ \", \" if not loop.last }}{% endfor %}]<|tools_end|>"

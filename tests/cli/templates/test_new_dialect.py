@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.cli.templates import made_templates
 from tests.cli.templates.made_templates import FORMS, HERMES, PLAIN
+from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli import main
 
 
@@ -171,3 +173,29 @@ def test_a_response_template_beyond_patterns_is_reported(field: dict[str, Any], 
     result = run("new-dialect", "--template", file)
     assert result.exit_code == 1
     assert message in result.output
+
+
+async def test_the_template_of_a_server_is_asked_for(tmp_path: Path) -> None:
+    listed = {"/v1/models": {"data": [{"id": "house"}]}, "/props": {"chat_template": made_templates.NUMBERED}}
+
+    def script(seen: Seen) -> Reply:
+        found = seen.path in listed
+        return Reply([json.dumps(listed.get(seen.path)).encode()], JSON, 200 if found else 404, framing="length")
+
+    async with serving(script) as server:
+        derived = await asyncio.to_thread(run, "new-dialect", "--from", server.url, "--name", "new")
+        listed["/props"] = {}
+        missing = await asyncio.to_thread(run, "new-dialect", "--from", server.url)
+        both = await asyncio.to_thread(run, "new-dialect", "--from", server.url, "--template", "-")
+    (tmp_path / "chat.jinja").write_text(made_templates.NUMBERED)
+    assert derived.stdout == run("new-dialect", "--template", tmp_path / "chat.jinja", "--name", "new").stdout
+    assert missing.exit_code == 1
+    assert f"{server.url} states no chat template (GET /props)" in missing.output
+    assert both.exit_code == 2
+
+
+def test_a_template_on_standard_input_and_an_answer_for_programs() -> None:
+    result = CliRunner().invoke(main, ["new-dialect", "--template", "-", "--json"], input=HERMES)
+    answer = json.loads(result.stdout)
+    assert (answer["dialect"]["kind"], answer["dialect"]["name"]) == ("dialect", "my-dialect")
+    assert answer["read_already"] == answer["exact"] == answer["samples"] == 12

@@ -17,6 +17,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode
 
 from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES, make_request_body
+from tests.cli.templates.made_templates import NUMBERED, NUMBERED_CALL
 from tests.e2e.conftest import PATH, PATIENCE, Proxy, running_proxy
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.proxy import launch
@@ -158,14 +159,14 @@ async def test_slow_server_without_an_answer_is_skipped_for_a_while(confdir: Pat
     """Otherwise each request would wait for it."""
     times = count(0.0, 2.0)  # the clock advances by two seconds with each reading
     async with before(url(port), confdir, vtc_discover="on") as (proxy, _):
-        discovery = Discovery(Addon(proxy.addon.planner), lambda: next(times))
+        prober = Discovery(Addon(proxy.addon.planner), lambda: next(times))
         mode = ProxyMode.parse(f"reverse:{url(port)}")
-        asking = [discovery._ensure_probe(mode)]
+        asking = [prober._ensure_probe(mode)]
         for _ in range(12):
             assert asking[-1] is not None
             await asking[-1]
-            asking.append(discovery._ensure_probe(mode))
-        discovery.done()
+            asking.append(prober._ensure_probe(mode))
+        prober.done()
     # The probe ended at 2; the readings of the clock at 4, 6, 8 and 10 are inside of the pause.
     assert [one is asking[0] for one in asking].count(True) == RETRY_PAUSE_SECONDS // 2
 
@@ -299,3 +300,33 @@ async def test_a_server_is_probed_with_the_key_that_the_user_named(
         answer = await ask_with_key(client, name, {})
     assert (answer.status_code, "Hi." in answer.text) == (200, True)
     assert all(KEY in seen.headers.get("authorization", "") for seen in server.seen)
+
+
+async def test_model_that_is_loaded_later_is_asked_about(
+    confdir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The request that names it first does not wait for the answer."""
+    caplog.set_level(logging.INFO, "vtc")
+    monkeypatch.setattr(discovery, "LIST_REFRESH_SECONDS", 0)
+    name = "first"
+
+    def script(seen: Seen) -> Reply:
+        if seen.path == "/props":
+            return Reply([chat.encode_json({"chat_template": NUMBERED})], JSON, framing="length")
+        if seen.method == "GET":
+            return Reply([chat.encode_json({"data": [{"id": name}]})], JSON, framing="length")
+        if seen.path == PATH and seen.body != b"{}":
+            return Reply([chat.encode_json(chat.completion(NUMBERED_CALL))], JSON, framing="length")
+        return chat_only(seen)
+
+    async with serving(script) as server, before(server.url, confdir) as (_, client):
+        body = chat.encode_json(chat.request(model="second"))
+        assert (await client.post(PATH, content=body)).json()["choices"][0]["message"]["tool_calls"]
+        name = "second"
+        async with asyncio.timeout(PATIENCE):
+            while "derived-second" not in caplog.text:
+                await client.post(PATH, content=body)
+    assert [line for line in caplog.messages if "its models: " in line] == [
+        "vtc: its models: first",
+        "vtc: its models: second",
+    ]

@@ -192,7 +192,7 @@ async def test_a_server_of_https_is_asked_too_with_the_trust_that_is_given_and_w
         found = await asyncio.to_thread(collect_findings, asker, planner)
         assert not any("authorization" in seen.headers for seen in upstream.seen)
     assert "is not trusted" in strange.lines[0]
-    assert (found.apis, found.models) == (("openai-chat",), ("m",))
+    assert (found.apis, found.models.names) == (("openai-chat",), ("m",))
 
 
 @pytest.mark.parametrize("is_tls", [True, False])

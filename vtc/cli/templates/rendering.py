@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from vtc.cli.templates import program
-from vtc.scrub import is_credential
+from vtc.scrub import drop_credentials
 
 MAX_TEMPLATE_CHARS = 1 << 18
 """Maximum length of a template; longer ones are not rendered."""
@@ -38,7 +38,7 @@ def render_template(source: str, contexts: Sequence[Mapping[str, Any]]) -> list[
             input=json.dumps(request).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=build_environment(),
+            env=drop_credentials(os.environ),  # in case a template escapes the sandbox
             timeout=2 * RENDER_SECONDS,
         )
         texts = msgspec.convert(json.loads(done.stdout or b"null"), list[dict[str, str]] | None)
@@ -51,8 +51,3 @@ def render_template(source: str, contexts: Sequence[Mapping[str, Any]]) -> list[
             "it takes too much memory" if done.returncode == 0 else "it takes too long, or too much memory"
         )
     return texts
-
-
-def build_environment() -> dict[str, str]:
-    """Build the environment of the process without credentials, in case a template escapes the sandbox."""
-    return {name: value for name, value in os.environ.items() if not is_credential(name)}

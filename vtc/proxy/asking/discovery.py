@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 RETRY_PAUSE_SECONDS = 10.0
 """Seconds before the next probe of a server that failed to answer within `SLOW_ANSWER_SECONDS`."""
 LIST_REFRESH_SECONDS = 60.0
-"""Seconds after which the list of models is fetched again, if a default model replaces all unlisted ones."""
+"""Seconds after which the list of models is fetched again, if a default model replaces all unlisted ones or a request
+names an unlisted model without a profile."""
 MAX_TRIED_KEYS = 64
 """Maximum number of clients' keys with which a server is probed."""
 SLOW_ANSWER_SECONDS = 1.0
@@ -113,11 +114,19 @@ class Discovery:
             settings = server.findings.settings
             if settings.get("server") not in planner.profiles.servers:  # the user may have edited the profiles
                 settings.pop("server", None)
-            server.planners = (
-                planner,
-                planner.with_settings(settings, server.findings.models, server.findings.real_names),
-            )
+            server.planners = planner, planner.with_settings(settings, server.findings.models)
         return server.planners[1]
+
+    def probe_for_model(self, flow: http.HTTPFlow, planner: Planner, model: str) -> None:
+        """Probe the server again because of a model that has no profile and is not listed; no request waits for it."""
+        server = self._servers.get(get_server_url(flow.client_conn.proxy_mode))
+        if server is None or server.findings is None or server.findings.models.has(model):
+            return
+        if server.findings.needs_key or server.tried_keys:  # without a key, less is found
+            return
+        is_running = server.probe is not None and not server.probe.done()
+        if not is_running and self._clock() >= server.listed_at + LIST_REFRESH_SECONDS:
+            server.probe = asyncio.create_task(self._discover(server, planner))
 
     def explain_failure(self, flow: http.HTTPFlow, why: str) -> str:
         """Explain why a server did not reply: advice about a wrong scheme if that is known, else mitmproxy's `why`."""
@@ -171,8 +180,8 @@ class Discovery:
         except Exception:  # a bug in VTC: forward requests, and stop probing
             logger.exception("vtc: %s could not be probed", server.url)
             findings = ServerFindings(apis=())
-        if client_key and not findings.apis:
-            return
+        if (client_key and not findings.apis) or (server.findings and not findings.is_available):
+            return  # nothing new was found
         server.listed_at = ended = self._clock()
         server.wrong_scheme = findings.lines[0] if findings.has_wrong_scheme else ""
         if not findings.is_available:
@@ -181,7 +190,10 @@ class Discovery:
                 logger.warning("vtc: %s It is probed again before requests.", findings.lines[0])
             server.was_missing = True
             return
+        known_lines = server.findings.lines if server.findings else ()
         for line in findings.lines:
+            if line in known_lines:
+                continue
             logger.info("vtc: %s%s", "VTC started before the server: " if server.was_missing else "", line)
         if findings.apis is None:
             findings = findings._replace(apis=())
@@ -191,8 +203,9 @@ class Discovery:
         """Fetch the list of models again, because models may have been loaded or removed."""
         apis = planner.settings.upstream_api or (server.findings.apis if server.findings else None) or ()
         asker = _make_asker(server.url, _find_named_key(server.url, planner))
-        models = await asyncio.to_thread(list_models, asker, apis)
-        if models and server.findings and models != server.findings.models:
+        names = await asyncio.to_thread(list_models, asker, apis)
+        if names and server.findings and names != server.findings.models.names:
+            models = server.findings.models._replace(names=names)
             server.planners, server.findings = None, server.findings._replace(models=models)
 
 

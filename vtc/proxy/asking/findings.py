@@ -15,9 +15,10 @@ from vtc.exchange.model_list import collect_real_names, find_model, list_model_n
 from vtc.json_text import encode_json
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, choose_best, plain_model
-from vtc.profiles.planner import Planner
+from vtc.profiles.planner import NO_MODELS, Planner, ServerModels
 from vtc.profiles.schema import ServerProfile
 from vtc.proxy.asking.asker import Asker, ServerAnswer
+from vtc.proxy.asking.derived import derive_dialects
 from vtc.proxy.asking.question import ServerQuestion
 from vtc.proxy.trust import CERTIFICATE_ADVICE, Trust
 
@@ -166,13 +167,13 @@ def list_models(asker: Asker, apis: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
-MODEL_PATHS = {"llama.cpp": ("/props",), "sglang": ("/model_info", "/get_model_info")}
-"""The paths at which servers of one model describe it, by the names of their profiles."""
+MODEL_PATHS = {"llama.cpp": ("/props",), "sglang": ("/model_info", "/get_model_info"), "": ("/props",)}
+"""The paths at which servers of one model describe it, by the names of their profiles; empty for an unknown server."""
 MAX_DESCRIBED_MODELS = 16
 
 
-def ask_real_names(asker: Asker, server: str, apis: Sequence[str], models: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Ask a server for the names of the models behind those that it lists, if it has descriptions of models."""
+def describe_models(asker: Asker, server: str, apis: Sequence[str], models: Sequence[str]) -> list[ListedModel]:
+    """Ask a server to describe the models that it lists, if it has descriptions of models."""
     # Step 1: Collect the questions, each with the model that it is about.
     questions = [(models[0], ServerQuestion(path)) for path in MODEL_PATHS.get(server, ()) if len(models) == 1]
     if path := next((api.place.shows for name in apis if (api := find_api(name)) and api.place.shows), ""):
@@ -185,7 +186,14 @@ def ask_real_names(asker: Asker, server: str, apis: Sequence[str], models: Seque
             break
         if answer.ok and (model := find_model(answer.body, name)):
             described.append(model)
-    return collect_real_names(described)
+    return described
+
+
+def fetch_templates(asker: Asker, model: str = "") -> dict[str, str]:
+    """Fetch the chat templates of a server's models, or of one of them, as far as it states them."""
+    models = [model] if model else list_models(asker, ())
+    described = describe_models(asker, "", (), models)
+    return {model.name: model.template for model in described if model.template}
 
 
 MAX_LISTED_MODELS = 5
@@ -219,9 +227,7 @@ class ServerFindings(NamedTuple):
     """The APIs that it speaks; None if they were not probed, empty if the probes did not distinguish them."""
     needs_key: bool = False
     """True if the probes did not distinguish its APIs because it wants a key."""
-    models: tuple[str, ...] = ()
-    real_names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    """The names of the models behind aliases (`collect_real_names`)."""
+    models: ServerModels = NO_MODELS
     lines: tuple[str, ...] = ()
     """The findings as text, for the user."""
     is_available: bool = True
@@ -275,16 +281,18 @@ def collect_findings(asker: Asker, planner: Planner, *, describes_models: bool =
         lines.append(format_translation(apis))
     models = identity.models or list_models(asker, settings.upstream_api or apis or ())
     lines.append(format_models(models, planner.default_model))
-    described: dict[str, tuple[str, ...]] = {}
+    described: list[ListedModel] = []
     if describes_models:
         server = settings.server or identity.server or ""
-        described = ask_real_names(asker, server, settings.upstream_api or apis or (), models)
+        described = describe_models(asker, server, settings.upstream_api or apis or (), models)
+    real_names = {**identity.real_names, **collect_real_names(described)}
+    derived = derive_dialects(described, planner, real_names)
+    lines += [one.line for one in derived]
     return ServerFindings(
         identity.server,
         apis,
         needs_key,
-        models,
-        {**identity.real_names, **described},
+        ServerModels(models, real_names, {plain_model(one.model): one.dialect for one in derived if one.dialect}),
         tuple(filter(None, lines)),
         has_model_list=identity.has_model_list,
         is_identified_by_list=identity.is_identified_by_list,
