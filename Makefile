@@ -1,5 +1,6 @@
 # Each target sets up what it needs: on a fresh machine `make test` is enough.
 PYTHON := .venv/bin/python
+INTEGRATIONS := .venv-integrations
 FUZZ_SECONDS ?= 60
 DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 
@@ -7,7 +8,7 @@ DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rest test-all test-agents test-install test-templates test-engines fuzz attack load lint types format bench bench-model clean
+.PHONY: help setup demo test test-rest test-all test-agents test-install test-integrations test-templates test-engines fuzz attack load lint types format bench bench-model clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +40,17 @@ test-engines: setup ## hold structural tags against xgrammar, without the torch 
 	@$(PYTHON) -c 'import numpy, tvm_ffi' 2>/dev/null || { $(PYTHON) -m ensurepip >/dev/null && $(PYTHON) -m pip install \
 	  --quiet --disable-pip-version-check --no-deps 'xgrammar>=0.2' apache-tvm-ffi numpy; }
 	$(PYTHON) -m pytest -m engines tests/dialects/constrain
+
+test-integrations: $(INTEGRATIONS)/made ## run examples/ with LiteLLM, FastAPI and the SDKs (installs them in an environment of their own)
+	$(INTEGRATIONS)/bin/python -m pytest -c tests/integrations/integrations.ini --noconftest tests/integrations
+
+# LiteLLM's proxy and mitmproxy need different versions of packages, and VTC as a library does not need mitmproxy.
+$(INTEGRATIONS)/made: tests/integrations/requirements.txt | setup
+	@rm -rf $(INTEGRATIONS)
+	@$(PYTHON) -m venv $(INTEGRATIONS)
+	@$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@$(INTEGRATIONS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
 
 test-templates: setup ## try conversations with the chat templates of real models, and response templates with Transformers
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m ensurepip >/dev/null
@@ -75,5 +87,5 @@ bench-model: setup ## let a small model do the tasks, free and constrained (need
 	$(PYTHON) -m benchmarks.tasks.model $(if $(MODEL),--model $(MODEL))
 
 clean: ## remove .venv, caches and builds
-	rm -rf .venv .uv .pytest_cache .hypothesis .mypy_cache .ruff_cache dist build
+	rm -rf .venv $(INTEGRATIONS) .uv .pytest_cache .hypothesis .mypy_cache .ruff_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -93,6 +93,13 @@ def test_a_reply_without_a_call_keeps_its_bytes(stream: bool) -> None:
     assert session.reply_headers == {"content-type": reply[1]["Content-Type"]}
 
 
+def test_the_servers_other_headers_reach_the_client() -> None:
+    code, headers, body = make_reply("openai-chat", IN_TEXT)
+    session = open_exchange("openai-chat")
+    converse(session, (code, {**headers, "X-Request-Id": "7", "Content-Length": str(len(body))}, body))
+    assert session.reply_headers == {"content-type": "application/json", "x-request-id": "7"}
+
+
 @STREAM
 @pytest.mark.parametrize("size", SIZES)
 def test_a_reply_to_a_request_without_tools_passes_through(stream: bool, size: int) -> None:
@@ -213,6 +220,12 @@ def test_a_request_that_must_not_be_sent_has_an_answer() -> None:
     assert answer
     assert (answer.status, answer.media_type) == (400, "application/json")
     assert b"previous_response_id is known to no server of openai-chat" in answer.body
+
+
+def test_a_request_at_which_vtc_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "plan_request", lambda *_: 1 / 0)
+    with pytest.raises(vtc.RequestError, match="ZeroDivisionError"):
+        open_exchange("openai-chat")
 
 
 def test_a_broken_part_of_vtc_loses_no_reply(monkeypatch: pytest.MonkeyPatch) -> None:

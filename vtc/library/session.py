@@ -26,6 +26,9 @@ from vtc.profiles.schema import API_NAMES
 from vtc.reporting import hints
 from vtc.wire.compression import UnsupportedEncoding, make_decoder
 
+FRAMING_HEADERS = {"connection", "content-length", "keep-alive", "transfer-encoding"}
+"""Headers of one connection and of the length of its body, which differ for the client."""
+
 
 class LibrarySession(Session):
     """A session that a program opens by names and drives in order: `vtc.Session`.
@@ -47,8 +50,8 @@ class LibrarySession(Session):
     ) -> None:
         """Open the exchange of a request; `docs/library.md` describes the parameters.
 
-        Raises `RequestError` if the body is no request of the API or an API is unknown, and ValueError for invalid
-        profiles.
+        Raises `RequestError` if the body is no request of the API, an API is unknown or VTC fails, and ValueError for
+        invalid profiles.
         """
         spoken = _find_api(api)
         settings = Settings(upstream_api=(_find_api(server_api).name,) if server_api else ())
@@ -58,26 +61,23 @@ class LibrarySession(Session):
         facts = Facts(path=self._path, real_names=(model,) if model else ())
         with pass_through_on_fault():
             super().__init__(Session.plan_request(spoken, body, facts, planner, seed or token_hex(8)))
+        self.request = self.encode_request()
+        """The body to send to the server."""
         self.retry: bytes | None = None
         """The body of a further request; the session needs its answer before it can end the reply."""
         self.reply_status = 0
         """The status for the client; of a reply that is not streamed it is final after `finish`."""
         self.reply_headers: dict[str, str] = {}
-        """The headers for the client that describe the body, by name in lower case; final like the status."""
+        """The server's headers without its framing, by name in lower case; `content-type` is final like the status."""
         self._answer = _ReceivedAnswer(0, {})
         self._stream: Stream | None = None
         self._sent = b""
         self._steps = self._finish_steps()
 
-    @property
-    def request(self) -> bytes:
-        """The body to send to the server. Raises `RequestError` if VTC cannot rewrite it."""
-        return self.encode_request()
-
     def address(self, headers: MutableMapping[str, str]) -> str:
         """Adapt the headers of the request, named in lower case, to its server; return the path there.
 
-        Call it after `request`, and again before a retry.
+        Call it again before a retry.
         """
         headers["accept-encoding"] = "identity"
         return address_request(self, self._api.place, self._path, headers)
@@ -89,7 +89,7 @@ class LibrarySession(Session):
         if not is_first:
             return
         self.reply_status = code
-        self.reply_headers = {name: answer.headers[name] for name in _BODY_HEADERS & answer.headers.keys()}
+        self.reply_headers = {name: value for name, value in answer.headers.items() if name not in FRAMING_HEADERS}
         if not (200 <= code < 300 and answer.media_type == self.server.framing.media_type):
             return
         if not self.may_change_reply:
@@ -211,9 +211,6 @@ class LibrarySession(Session):
         self.reply_headers.pop("content-encoding", None)
         if media_type:
             self.reply_headers["content-type"] = media_type
-
-
-_BODY_HEADERS = {"content-type", "content-encoding"}
 
 
 class _ReceivedAnswer:
