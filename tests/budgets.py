@@ -19,7 +19,7 @@ from tests.source_tree import find_nodes, parse_module
 BUDGETS: Mapping[str, int] = {
     "vtc": 7_300,
     "vtc/apis": 94_550,
-    "vtc/cli": 45_100,
+    "vtc/cli": 45_150,
     "vtc/demo": 2_250,
     "vtc/deriving": 11_400,
     "vtc/dialects": 99_600,
@@ -27,8 +27,8 @@ BUDGETS: Mapping[str, int] = {
     "vtc/guards": 12_600,
     "vtc/library": 2_680,
     "vtc/profiles": 20_150,
-    "vtc/proxy": 37_600,
-    "vtc/reporting": 10_400,
+    "vtc/proxy": 37_650,
+    "vtc/reporting": 10_450,
     "vtc/wire": 3_450,
 }
 """Maximum number of tokens; `vtc` stands for the modules that are in no package of it."""

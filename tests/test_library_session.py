@@ -144,6 +144,16 @@ def test_an_error_is_an_error_of_the_clients_api(client: str) -> None:
         assert session.report.errors == ["the server answered 500: out of memory"]
 
 
+@pytest.mark.parametrize("client", SHAPES)
+def test_a_web_page_is_an_error_of_the_clients_api(client: str) -> None:
+    for server in SHAPES:
+        session = open_exchange(client, server)
+        reply, _ = converse(session, (200, {"content-type": "text/html"}, b"<!DOCTYPE html><p>Log in"), size=7)
+        assert session.reply_status == 502
+        assert "a web page: is this the model server?" in str(json.loads(reply)["error"])
+        assert session.report.errors == ["the server answered with a web page: is this the model server?"]
+
+
 FAULTY = f'{IN_TEXT[:-20]}, "filePath": 2'
 """A call whose end is missing."""
 

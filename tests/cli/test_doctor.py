@@ -129,10 +129,18 @@ async def test_server_text_is_printed_in_one_line_without_terminal_escapes(start
     assert not set(done.output) & set(f"\x1b\x07{text}".replace("[2J", "").replace("1m", ""))
 
 
-async def test_other_program_on_vtcs_address_is_reported() -> None:
-    def page(_: Seen) -> Reply:
-        return Reply([b"<html>"], {"content-type": "text/html"}, framing="length")
+def page(_: Seen) -> Reply:
+    return Reply([b"<html>"], {"content-type": "text/html"}, framing="length")
 
+
+async def test_web_page_in_place_of_the_server_is_reported() -> None:
+    async with serving(page) as upstream:
+        done = await run_doctor(upstream.url)
+    assert done.exit_code == 1
+    assert f"{upstream.url} answers 200 to GET /v1/models with a web page: is this the model server?" in done.output
+
+
+async def test_other_program_on_vtcs_address_is_reported() -> None:
     async with serving(build_server_script(CALL)) as upstream, serving(page) as stranger:  # type: ignore[arg-type]
         done = await run_doctor(upstream.url, "--port", stranger.url.rpartition(":")[2])
         assert [seen.path for seen in stranger.seen] == ["/.vtc"]

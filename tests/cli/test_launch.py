@@ -441,6 +441,38 @@ def test_mistakes_are_reported_before_anything_starts(
     assert not machine.report.exists()
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "problem"),
+    [
+        (200, b"<!doctype html><p>Log in", "answers 200 to GET /v1/models with a web page: is this the model server?"),
+        (401, b"{}", "answers 401 to GET /v1/models: it wants a key (--key-env NAME)"),
+    ],
+)
+def test_a_server_that_lists_no_models_is_described(
+    status: int, body: bytes, problem: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    (machine.work / "vtc.yaml").write_text(f"profiles: ['{machine.profiles}']\n")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as page:
+        threading.Thread(target=page.serve_forever).start()
+        try:
+            url = f"http://127.0.0.1:{page.server_port}"
+            exit_code, output = invoke_launch(machine, "lab", url, monkeypatch=monkeypatch)
+        finally:
+            page.shutdown()
+    assert (exit_code, output) == (1, f"Error: {url} {problem}\n")
+
+
 def test_several_servers_are_listed_without_a_terminal(
     machine: Machine, server: str, model: ScriptedModel, usual_ports: UsualPorts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,7 +73,7 @@ HOLDING_NO_CALL = [
     ("hosted", groq(CALL[:40])),
     ("hosted", groq(CALL.replace("read", "no.tool"))),
     ("hosted", Reply([b'["x"]'], JSON, status=400, framing="length")),
-    ("hosted", Reply([b"<html>"], JSON, status=400, framing="length")),
+    ("hosted", Reply([b"<h1>"], JSON, status=400, framing="length")),
     ("hosted", Reply([], JSON, status=400, framing="length")),
     ("llama.cpp", llama("</tool_call>", 12)),
     ("llama.cpp", llama(f"of a value, and {CALL}", 800)),

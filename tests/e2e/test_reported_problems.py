@@ -83,9 +83,18 @@ async def test_a_server_that_is_down_is_an_error_of_the_api_and_a_flow(api: str,
     assert flow.marked == ":x:"
 
 
+HTML = {"content-type": "text/html; charset=utf-8"}
 NONE = {
     "empty": (Reply([], JSON, framing="length"), "the reply is empty"),
     "blank": (Reply([b"\n"], JSON, framing="length"), "the reply is empty"),
+    "a web page": (
+        Reply([b"\n<!DOCTYPE html>\n<p>Log in"], HTML, framing="length"),
+        "answered with a web page: is this",
+    ),
+    "a coded page": (
+        Reply([gzip.compress(b"<HTML>")], {**HTML, "content-encoding": "gzip"}),
+        "with a web page: is this",
+    ),
     "empty and coded": (Reply([gzip.compress(b"")], {**JSON, "content-encoding": "gzip"}), "the reply is empty"),
     "cut": (Reply([b'{"id": '], JSON, framing="length", cut=True), "the server broke off in the middle of its reply"),
     "cut in chunks": (Reply([b'{"id": '], JSON, cut=True), "the server broke off in the middle of its reply"),
@@ -223,7 +232,20 @@ async def test_wrong_base_url_is_reported(path: str, message: str, start: Start)
     assert message in (await lab.flow()).comment
 
 
-@pytest.mark.parametrize("body", [b"<html>proxy error</html>", b"{cut", b"\xff\xfe"])
+@pytest.mark.parametrize("server", ["same", "openai-chat"])
+@pytest.mark.parametrize("status", [404, 502])
+async def test_an_error_as_a_web_page_becomes_an_error_of_the_api(status: int, server: str, start: Start) -> None:
+    reply = Reply([b"<html><h1>Bad\n Gateway</h1></html>"], HTML, status=status, framing="length")
+    lab = await start(reply, vtc_upstream_api=server)
+    for api in SHAPES:
+        answer = await lab.post(json.loads(make_request_body(api)), path=SHAPES[api].build_path())
+        error = json.loads(answer.body)["error"]
+        assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
+        assert (error if api == "ollama-chat" else error["message"]) == "Bad Gateway"
+        assert f"the server answered {status}: Bad Gateway" in (await lab.flow()).comment
+
+
+@pytest.mark.parametrize("body", [b"proxy error", b"{cut", b"\xff\xfe"])
 async def test_reply_without_json_is_reported_in_one_line(
     body: bytes, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:

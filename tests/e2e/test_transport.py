@@ -234,10 +234,10 @@ async def test_a_whole_reply_that_breaks_off(start: Start) -> None:
 
 PASSING = {
     "error": Reply([b'{"error": {"message": "busy"}}'], JSON, 429, framing="length"),
-    "error in HTML": Reply([b"<html><read>"], {"content-type": "text/html"}, 502, framing="length"),
+    "error in words": Reply([b"<read>"], {"content-type": "text/html"}, 502, framing="length"),
     "error as events": Reply([*chat.make_text_chunks(TEXT), chat.DONE], SSE, 500),
     "error with a completion": Reply([WHOLE], JSON, 400, framing="length"),
-    "HTML": Reply([b"<html><read><filePath>/a</filePath></read>"], {"content-type": "text/html"}, framing="length"),
+    "called HTML": Reply([b"<read><filePath>/a</filePath></read>"], {"content-type": "text/html"}, framing="length"),
     "no content": Reply([], {}, 204, framing="close"),
     "a JSON value": Reply([b'"x"'], JSON, framing="length"),
     "other JSON": Reply([b'{"choices": {"a": 1}}'], JSON, framing="length"),

@@ -87,7 +87,8 @@ async def test_reply_of_any_status_and_type(status: int, api: str, start: Start,
 @pytest.mark.parametrize("status", [200, 500])
 async def test_reply_keeps_its_bytes_without_a_policy(status: int, api: str, start: Start) -> None:
     path, ask = choose_request(api, stream=False)
-    bodies = [UNREAD[how](body(api)).encode() for how in UNREAD if (api, how) != ("ollama", "the same twice")]
+    passing = UNREAD.keys() - {"a page around it", *(["the same twice"] if api == "ollama" else [])}
+    bodies = [UNREAD[how](body(api)).encode() for how in UNREAD if how in passing]
     lab = await start(by_turn(*(whole(sent, status=status) for sent in bodies)))
     for sent in bodies:
         assert (await lab.post(ask, path=path)).body == sent

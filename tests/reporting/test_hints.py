@@ -51,6 +51,7 @@ def test_error_in_a_stream_is_described_like_a_status() -> None:
 def test_web_page_is_described_by_its_text() -> None:
     page = b"<html><head><title>502</title></head><body><h1>Bad\n Gateway</h1></body></html>"
     assert hints.explain_error(502, page) == "the server answered 502: Bad Gateway"
+    assert hints.explain_body(page) == ["the server answered with a web page: is this the model server?"]
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[]", b"null", b"5", b"<", b'{"error": null}'])

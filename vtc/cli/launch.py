@@ -116,7 +116,7 @@ def launch(
     if login := None if model or key_env else profile.with_login(server):
         profile = login
     else:
-        names = list_models(asker, profiles)  # also with --model, because it checks that the server answers
+        names = list_models(asker, profiles, model)  # also with --model, because it checks that the server answers
         chosen = model or _choose_model(names, profile, server + path)
         window = find_window(asker, profiles, chosen)
     if path and not options["api"]:  # because VTC probes servers only at their root

@@ -31,12 +31,16 @@ MIN_WINDOW_TOKENS = 16_000
 """Smallest context window in which an agent can work: its prompt alone takes some 10,000 tokens."""
 
 
-def list_models(asker: Asker, profiles: Profiles) -> list[str]:
-    """List the models of a server; raise `ClickException` if it does not answer."""
+def list_models(asker: Asker, profiles: Profiles, chosen: str | None = None) -> list[str]:
+    """List the models of a server.
+
+    Raise `ClickException` if it does not answer, or if none is `chosen` and its answer shows why it lists none.
+    """
     identity = findings.identify_server(asker, profiles)
-    if not identity.is_available:
+    names = identity.models or (findings.list_models(asker, API_NAMES) if identity.is_available else ())
+    if not identity.is_available or (identity.has_problem and not (names or chosen)):
         raise click.ClickException(identity.message)
-    return [*(identity.models or findings.list_models(asker, API_NAMES))]
+    return [*names]
 
 
 def find_window(asker: Asker, profiles: Profiles, model: str) -> str:

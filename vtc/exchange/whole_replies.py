@@ -190,13 +190,16 @@ class WholeReplies:
         return self._fate.own.convert_to_asked(reply.body)
 
     def translate_error(self, body: bytes, status: int) -> LocalReply | None:
-        """Translate a server's error into the client's API; None if it needs no translation.
+        """Translate a server's error, or a web page, into the client's API; None if it needs no translation.
 
         `status` is the HTTP status of the server's answer. The message is preserved, whatever its form. A prompt that
         is too long is reported in the words of the client's own API, because agents react to them by compacting.
         """
         failure = self._encoder.translate_full_window(body, status)
-        if failure is None and self._is_bridged and status >= 400:
+        is_page = hints.is_web_page(body) and self._fate.may_pass(body)
+        if failure is None and is_page and status < 300:
+            failure, status = Failure(f"VTC: {hints.explain_error(None, body)}"), 502
+        elif failure is None and (is_page or self._is_bridged) and status >= 400:
             failure = Failure(hints.extract_message(body) or f"the server answered {status}")
         return self._fate.own.render_error(failure, status) if failure else None
 

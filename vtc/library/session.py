@@ -152,9 +152,9 @@ class LibrarySession(Session):
                 sent = whole.rewrite(received)
                 return LocalReply(whole.detect_media_type(sent), sent)
             status, body = received
-        # Step 2: Explain the remaining error, and translate it for the client.
+        # Step 2: Explain the remaining error, and translate it or a web page for the client.
         explanation = hints.explain_error(status, body) if status >= 400 else ""
-        if is_rejection and (error := whole.translate_error(body, status)):
+        if (is_rejection or hints.is_web_page(body)) and (error := whole.translate_error(body, status)):
             self.report.errors[:] = [explanation or hints.explain_error(None, body)]
             return error
         # Step 3: Rewrite the reply; an error only if a policy lets nothing pass unread.

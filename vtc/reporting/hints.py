@@ -60,11 +60,22 @@ PATH_HINTS = (
 """Patterns of a path that the server does not know, and the explanation."""
 
 
+_WEB_PAGE = re.compile(rb"\s{0,64}<(?:!doctype\s{1,9}html|html)\b", re.I)  # used with match
+WEB_PAGE_HINT = "a web page: is this the model server?"
+
+
+def is_web_page(body: bytes) -> bool:
+    """Return True if a body is a web page, as of a login, a gateway, or another program at the server's port."""
+    return _WEB_PAGE.match(body) is not None
+
+
 def explain_error(status: int | None, body: bytes, path: str = "") -> str:
     """Describe a server's error in one line, with an explanation if the error is known.
 
     Without a `status`, the error was received in the middle of a reply. `path` is the path of the client's request.
     """
+    if not status and is_web_page(body):
+        return f"the server answered with {WEB_PAGE_HINT}"
     message = extract_message(body)
     line = f"the server answered {status}" if status else "the server broke off with an error"
     line += f": {message}" if message else ""
@@ -86,6 +97,8 @@ def explain_body(body: bytes) -> list[str]:
     try:
         reply = decode_json(body, "replace")
     except ValueError:
+        if is_web_page(body):
+            return [explain_error(None, body)]
         # Quote nothing that may belong to a reply.
         beginning = body[: 4 * MAX_MESSAGE_CHARS].partition(b"{")[0].decode(errors="replace")
         return [f"the reply is not JSON: {' '.join(beginning.split())[:80] or '{…'}"]

@@ -327,6 +327,14 @@ async def test_a_server_that_denies_access_to_the_model_gets_one_request() -> No
     assert "--key-env" in found["stopped"]
 
 
+async def test_a_web_page_is_no_server() -> None:
+    page = Reply([b"<!DOCTYPE html><p>Log in"], {"content-type": "text/html"}, framing="length")
+    async with serving(lambda _: page) as upstream:
+        found = parse_output(await run_probe(upstream.url, "--json"))
+    assert found["works"] is False
+    assert found["reason"] == "the server answers GET /v1/models with a web page: is this the model server?"
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [

@@ -64,7 +64,7 @@ async def test_a_server_is_known_by_whom_it_names_as_owner(owner: Any, name: str
     assert (identity.models, identity.has_model_list) == (("m",), True)
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": 5}', b'{"data": [5, {}]}', b"\xff"])
+@pytest.mark.parametrize("body", [b"<a>", b"[]", b'{"data": 5}', b'{"data": [5, {}]}', b"\xff"])
 async def test_any_answer_will_do(body: bytes) -> None:
     assert (await identify_models_reply(body))[0] is None
 
@@ -72,7 +72,15 @@ async def test_any_answer_will_do(body: bytes) -> None:
 async def test_one_that_wants_a_key_is_not_known() -> None:
     identity = await identify_models_reply(b"{}", 401)
     assert (identity.server, identity.is_available, identity.has_model_list) == (None, True, False)
-    assert "answers 401" in identity.message
+    assert "answers 401 to GET /v1/models: it wants a key (--key-env NAME)" in identity.message
+
+
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize("page", [b"<html>", b"\r\n<!doctype html><p>Log in"])
+async def test_a_web_page_is_no_list_of_models(page: bytes, status: int) -> None:
+    identity = await identify_models_reply(page, status)
+    assert (identity.server, identity.is_available, identity.has_model_list) == (None, True, False)
+    assert f"answers {status} to GET /v1/models with a web page: is this the model server?" in identity.message
 
 
 async def test_one_that_loads_its_model_is_not_there_yet() -> None:

@@ -19,6 +19,7 @@ from vtc.proxy.asking.asker import Asker, ServerAnswer
 from vtc.proxy.asking.findings import MODELS_PATH, detect_apis, find_by_owner, list_entries
 from vtc.proxy.asking.question import ServerQuestion
 from vtc.proxy.trust import CERTIFICATE_ADVICE
+from vtc.reporting.hints import WEB_PAGE_HINT, is_web_page
 
 
 class SelfDescription(NamedTuple):
@@ -126,6 +127,8 @@ def learn_server_facts(
         _apply_model_info(server, asker.ask(ServerQuestion(path, encode_json({"model": server.model}))).json)
     if not server.model:
         server.problem = f"GET {MODELS_PATH} lists no model: name one with --model"
+        if is_web_page(listed.body):
+            server.problem = f"the server answers GET {MODELS_PATH} with {WEB_PAGE_HINT}"
         return server
     server.apis = chosen_apis or detect_apis(asker)
     return server

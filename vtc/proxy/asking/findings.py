@@ -21,6 +21,7 @@ from vtc.proxy.asking.asker import Asker, ServerAnswer
 from vtc.proxy.asking.derived import derive_dialects
 from vtc.proxy.asking.question import ServerQuestion
 from vtc.proxy.trust import CERTIFICATE_ADVICE, Trust
+from vtc.reporting.hints import WEB_PAGE_HINT, is_web_page
 
 MODELS_PATH = "/v1/models"
 
@@ -68,6 +69,8 @@ class ServerIdentity(NamedTuple):
     """True for a hosted API with a known host name."""
     has_model_list: bool = False
     """True if it answered with a list of models."""
+    has_problem: bool = False
+    """True if it answered the request for its models with a web page, or wants a key, or another one."""
     has_wrong_scheme: bool = False
     """True if it speaks http although its URL says https, or the reverse."""
     is_identified_by_list: bool = False
@@ -101,11 +104,17 @@ def identify_server(asker: Asker, profiles: Profiles) -> ServerIdentity:
     if answer.status in STARTING_STATUSES:
         problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}: is it still loading its model?"
         return ServerIdentity(None, problem, is_available=False)
-    if not answer.ok:
+    is_page = is_web_page(answer.body)
+    if is_page or not answer.ok:
         problem = f"{upstream} answers {answer.status} to GET {MODELS_PATH}"
-        if answer.status in KEY_STATUSES:
+        needs_key = answer.status in KEY_STATUSES
+        if needs_key:
             problem += ": it does not accept the key" if asker.has_key else ": it wants a key (--key-env NAME)"
-        return ServerIdentity(None, f"{problem}, so it was not identified")
+        elif is_page:
+            problem += f" with {WEB_PAGE_HINT}"
+        else:
+            problem += ", so it was not identified"
+        return ServerIdentity(None, problem, has_problem=needs_key or is_page)
     listed = read_models(answer.body) or []
     models, real_names = tuple(model.name for model in listed), collect_real_names(listed)
     owner = find_by_owner(answer.json, profiles)

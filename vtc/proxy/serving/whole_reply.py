@@ -145,11 +145,11 @@ def _process(flow: http.HTTPFlow, live: LiveExchange, response: http.Response) -
             if remaining is None:
                 return
             body = remaining
-    # Step 3: Explain the remaining error, and translate it for the client.
+    # Step 3: Explain the remaining error, and translate it or a web page for the client.
     status = response.status_code
     if status >= 400:
         explanation = hints.explain_error(status, body.beginning, flows.get_asked_path(flow))
-    if is_rejection and _is_rewriting():
+    if (is_rejection or hints.is_web_page(body.beginning)) and _is_rewriting():
         error = session.whole.translate_error(body.beginning, status)
         if error:
             session.report.errors[:] = [explanation or hints.explain_error(None, body.beginning)]
