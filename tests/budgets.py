@@ -21,7 +21,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/apis": 94_550,
     "vtc/cli": 45_150,
     "vtc/demo": 2_250,
-    "vtc/deriving": 11_400,
+    "vtc/deriving": 12_150,
     "vtc/dialects": 99_600,
     "vtc/exchange": 79_000,
     "vtc/guards": 12_600,

@@ -250,7 +250,7 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
     """The names of the model behind this one, the most reliable first, with `name` in its place; empty if the server
     states no other one."""
     template: str = ""
-    """The chat template, in Jinja's syntax; empty if the server does not state it."""
+    """The chat template (Jinja; Ollama's are Go templates); empty if the server does not state it."""
 
     @property
     def date(self) -> str:

@@ -96,3 +96,25 @@ async def test_a_model_with_a_profile_keeps_it(name: str, start: Start, caplog: 
     message, report = await ask(lab, model=name)
     assert (message.calls, report["model"]) == ([], "qwen3")
     assert "has no profile" not in caplog.text
+
+
+async def test_the_go_template_of_ollama_is_read(start: Start) -> None:
+    call = '<|run|>0:read<|with|>{"filePath": "/a"}<|end|>'
+    template = (
+        "{{ range $i, $c := .ToolCalls }}<|run|>{{ $i }}:{{ $c.Function.Name }}<|with|>"
+        "{{ $c.Function.Arguments }}<|end|>{{ end }}"
+    )
+
+    def script(seen: Seen) -> Reply:
+        bodies = {
+            "/v1/models": {"data": [{"id": MODEL}]},
+            "/api/show": {"template": template},
+            "/api/chat": {"model": MODEL, "message": {"role": "assistant", "content": call}, "done": True},
+        }
+        found = seen.path in bodies
+        return Reply([chat.encode_json(bodies.get(seen.path, {}))], JSON, 200 if found else 404, framing="length")
+
+    lab = await start(script, **DISCOVERED)
+    message, report = await ask(lab)
+    assert message.calls == [("read", {"filePath": "/a"})]
+    assert [found["dialect"] for found in report["calls"]] == ["derived-house-7b"]

@@ -22,6 +22,7 @@ from vtc.deriving import (
     draft_dialect,
     draft_response_template,
     read_samples,
+    translate_go_template,
 )
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compile_grammar
@@ -45,8 +46,8 @@ from vtc.reporting import find_possible_call
 @click.option(
     "--template",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="A chat template to derive the dialect from, in place of a reply (Jinja, tokenizer_config.json, "
-    "chat_template.json or GGUF; - for Jinja on standard input).",
+    help="A chat template to derive the dialect from, in place of a reply (Jinja, Ollama's Go, tokenizer_config.json, "
+    "chat_template.json or GGUF; - for standard input).",
 )
 @click.option("--from", "server", default="", metavar="URL", help="Derive it from the chat template of this server.")
 @click.option("--model", default="", help="With --from: the model, if the server has multiple.")
@@ -74,7 +75,7 @@ def new_dialect(
     With --template, the dialect is derived from the chat template of a model: replies with known calls are rendered,
     and their differences show the form of calls. The draft is checked with these replies. If the file holds a
     `response_template`, which describes replies, that is translated instead. --from requests the chat template from a
-    model server (llama.cpp and others with /props), as `vtc run` does for models without a profile.
+    model server (llama.cpp and others with /props, Ollama), as `vtc run` does for models without a profile.
 
     Exits with 1 if the draft parses no call, or if nothing can be drafted.
     """
@@ -118,7 +119,9 @@ def _fetch_templates(server: str, model: str) -> TemplateFile:
     if len(templates) > 1:
         raise click.UsageError(f"--model: {server} has multiple models: {', '.join(templates)}")
     if not templates:
-        raise click.ClickException(f"{server} states no chat template{f' of {model}' * bool(model)} (GET /props)")
+        raise click.ClickException(
+            f"{server} states no chat template{f' of {model}' * bool(model)} (/props, /api/show)"
+        )
     return TemplateFile(next(iter(templates.values())))
 
 
@@ -131,7 +134,8 @@ def _derive_from_template(
         if templates.response:
             draft = draft_response_template(templates.response, name)
         elif templates.chat.strip():
-            draft = derive_dialect(partial(render_template, templates.chat), name)
+            source = translate_go_template(templates.chat) or templates.chat
+            draft = derive_dialect(partial(render_template, source), name)
         else:
             raise click.ClickException(f"{origin}: there is no chat template and no `response_template` in it")
     except (RenderError, UnknownFormError) as error:

@@ -190,7 +190,7 @@ async def test_the_template_of_a_server_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "chat.jinja").write_text(made_templates.NUMBERED)
     assert derived.stdout == run("new-dialect", "--template", tmp_path / "chat.jinja", "--name", "new").stdout
     assert missing.exit_code == 1
-    assert f"{server.url} states no chat template (GET /props)" in missing.output
+    assert f"{server.url} states no chat template (/props, /api/show)" in missing.output
     assert both.exit_code == 2
 
 
@@ -199,3 +199,33 @@ def test_a_template_on_standard_input_and_an_answer_for_programs() -> None:
     answer = json.loads(result.stdout)
     assert (answer["dialect"]["kind"], answer["dialect"]["name"]) == ("dialect", "my-dialect")
     assert answer["read_already"] == answer["exact"] == answer["samples"] == 12
+
+
+GO_CALLS = {
+    "a condition": '{{ if .ToolCalls }}<calls>\n{{ range .ToolCalls }}{"name": "{{ .Function.Name }}", "arguments": '
+    "{{ .Function.Arguments }}}\n{{ end }}</calls>{{ end }}",
+    "a branch": "{{ if .Content }}{{ .Content }}{{ else if .ToolCalls }}[RUN][\n{{- range .ToolCalls -}}\n"
+    '{"name": "{{ .Function.Name }}", "arguments": {{ .Function.Arguments }}},\n{{- end }}][/RUN]\n{{- end }}',
+    "variables": "{{- range $i, $call := .ToolCalls }}<|run|>{{ $i }}:{{ $call.Function.Name }}<|with|>"
+    "{{ json $call.Function.Arguments }}<|end|>{{ end }}",
+}
+"""The part of Ollama's templates that writes calls."""
+
+
+@pytest.mark.parametrize("form", GO_CALLS)
+def test_a_go_template_shows_its_calls(form: str, tmp_path: Path) -> None:
+    source = f"{{{{- range .Messages }}}}<|{{{{ .Role }}}}|>{GO_CALLS[form]}<|end of turn|>{{{{ end }}}}"
+    (tmp_path / "Modelfile").write_text(source)
+    result = run("new-dialect", "--template", tmp_path / "Modelfile", "--json")
+    answer = json.loads(result.stdout)
+    assert answer["exact"] == answer["samples"] >= 11
+
+
+def test_a_go_template_without_calls_or_with_unknown_actions_has_no_dialect(tmp_path: Path) -> None:
+    for source in (
+        "{{ .Prompt }}",
+        '{{ range .ToolCalls }}{{ printf "%s" .Function.Name }}{{ end }}',
+        "{{ range .ToolCalls }}",
+    ):
+        (tmp_path / "Modelfile").write_text(source)
+        assert run("new-dialect", "--template", tmp_path / "Modelfile").exit_code == 1

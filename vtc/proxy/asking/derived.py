@@ -40,7 +40,7 @@ HTML_ELEMENTS = """
     template textarea tfoot th thead time title tr track u ul var video wbr
 """
 """The elements of HTML (WHATWG HTML, index of elements), which Markdown contains, too."""
-SAFE_OPENER = re.compile(r"\s*(?:<[|｜]|\[[A-Z_]+\]|</?(?P<tag>[A-Za-z][\w:.-]*))")
+SAFE_OPENER = re.compile(r"<[|｜]|\[[A-Z_]+\]|</?(?P<tag>[A-Za-z][\w:.-]*)")
 """Matches an opener that is a special token or a tag; used with match."""
 
 
@@ -98,7 +98,7 @@ def select_safe(dialect: Description) -> Description | None:
     """Select the part of a dialect that begins with special tokens, or tags that HTML does not have; None for none."""
     rescued = dialect.rescued
     openers = (rescued.sections if rescued.section_required else rescued.calls) if rescued else ()
-    matches = [SAFE_OPENER.match(opener) for opener in openers]
+    matches = [SAFE_OPENER.match(opener.lstrip()) for opener in openers]
     is_safe = matches and all(found and found["tag"] not in HTML_ELEMENTS.split() for found in matches)
     return rescued if is_safe else None
 

@@ -16,7 +16,7 @@ from vtc.json_text import encode_json
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, choose_best, plain_model
 from vtc.profiles.planner import NO_MODELS, Planner, ServerModels
-from vtc.profiles.schema import ServerProfile
+from vtc.profiles.schema import API_NAMES, ServerProfile
 from vtc.proxy.asking.asker import Asker, ServerAnswer
 from vtc.proxy.asking.derived import derive_dialects
 from vtc.proxy.asking.question import ServerQuestion
@@ -201,7 +201,7 @@ def describe_models(asker: Asker, server: str, apis: Sequence[str], models: Sequ
 def fetch_templates(asker: Asker, model: str = "") -> dict[str, str]:
     """Fetch the chat templates of a server's models, or of one of them, as far as it states them."""
     models = [model] if model else list_models(asker, ())
-    described = describe_models(asker, "", (), models)
+    described = describe_models(asker, "", (), models) or describe_models(asker, "", API_NAMES, models)
     return {model.name: model.template for model in described if model.template}
 
 
