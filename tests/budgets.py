@@ -17,15 +17,15 @@ from pathlib import Path, PurePosixPath
 from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
-    "vtc": 7_300,
+    "vtc": 10_500,
     "vtc/apis": 94_550,
     "vtc/cli": 45_150,
     "vtc/demo": 2_250,
     "vtc/deriving": 12_150,
     "vtc/dialects": 99_600,
-    "vtc/exchange": 79_000,
+    "vtc/exchange": 79_050,
     "vtc/guards": 12_600,
-    "vtc/library": 2_680,
+    "vtc/library": 2_750,
     "vtc/profiles": 20_150,
     "vtc/proxy": 37_650,
     "vtc/reporting": 10_450,

@@ -31,6 +31,7 @@ RANKS = {
     "json_schema": 0,
     "scrub": 0,
     "events": 1,
+    "proof": 2,
     "wire": 2,
     "apis": 3,
     "dialects": 3,

@@ -516,6 +516,13 @@ NOT_COMPARED = "not compared with the results of the request, which hold too muc
 """The reason, in reports, why a call was not checked for being an echo."""
 
 
+class Evidence(msgspec.Struct, frozen=True):
+    """The text that calls were read from, and all of these calls in order (`vtc.proof`)."""
+
+    text: str
+    calls: tuple[Call, ...]
+
+
 class Call(msgspec.Struct, frozen=True):
     """A complete call, its characters in the reply, and the repairs that parsing it required.
 
@@ -534,6 +541,13 @@ class Call(msgspec.Struct, frozen=True):
     None."""
     spelled: ToolCall | None = None
     """The native call before VTC normalized it; it is forwarded in this form unless a policy changes the call."""
+    read_from: Evidence | None = None
+    """Its evidence, if that is not `raw` and this call."""
+
+    @property
+    def evidence(self) -> Evidence:
+        """The text that it was read from, with all calls in that text."""
+        return self.read_from or Evidence(self.raw, (self,))
 
     @property
     def name(self) -> str:

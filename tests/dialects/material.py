@@ -18,6 +18,7 @@ from vtc.dialects.syntax.forms import CallSyntax, list_call_syntaxes
 from vtc.dialects.syntax.pattern import BODY_SLOTS, fill_pattern, find_body_slot
 from vtc.events import Call, Event, Markup, Reasoning, Text, Tool, UnreadCall
 from vtc.profiles import Profiles, builtin_directory, load_profiles
+from vtc.proof import CallProver
 from vtc.reporting import Case as Recorded
 
 __all__ = ["BODY_SLOTS", "CallSyntax", "fill_pattern", "find_body_slot"]
@@ -76,6 +77,9 @@ SHARED = ("code", "reasoning", "together")
 
 class Case(Recorded, forbid_unknown_fields=True, kw_only=True):
     """A recorded case that is read with the built-in dialects."""
+
+    proved: bool = True
+    """False if the call contains words that VTC leaves out without a repair, so that it has no proof."""
 
     def read(self, chunks: Iterable[str]) -> list[Event]:
         return self.read_events(chunks, self.resolve_dialects(profiles()), self.resolve_tools(TOOLS))
@@ -138,9 +142,21 @@ def content(events: Iterable[Event]) -> str:
     return "".join(event.raw for event in events if isinstance(event, Text))
 
 
-def calls(events: Iterable[Event]) -> list[tuple[str, Any]]:
-    """Return names and decoded arguments."""
+def calls(events: Iterable[Event], *, proved: bool = True) -> list[tuple[str, Any]]:
+    """Return names and decoded arguments; check that each call is `proved`."""
+    events = [*events]
+    if proved:
+        check_proofs(events)
     return [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
+
+
+def check_proofs(events: Iterable[Event]) -> None:
+    """Check that the values of all calls are characters of the reply."""
+    prover = CallProver()
+    for event in events:
+        if isinstance(event, Call):
+            proof = prover.prove(event)
+            assert proof.holds, (*proof.faults, event.evidence)
 
 
 def dump_typed(value: Any) -> str:

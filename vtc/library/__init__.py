@@ -33,6 +33,7 @@ from vtc.json_text import decode_json, encode_json
 from vtc.profiles import Planner, Profiles, Settings, load_profiles
 from vtc.profiles.loader import add_policy
 from vtc.profiles.matching import Facts
+from vtc.proof import CallProver, Proof
 from vtc.xml_helpers import make_tool_calls
 
 type ToolDeclarations = Mapping[str, Any] | Iterable[Mapping[str, Any]]
@@ -55,6 +56,11 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
     """The calls in order."""
     unread_calls: tuple[Mapping[str, Any], ...] = ()
     """Texts that began like a call and were not read as one, with `reason`, `name`, `dialect` and `excerpt`."""
+
+    def proof(self) -> tuple[Proof, ...]:
+        """Prove for each call that its values are characters of the reply (`vtc.proof`)."""
+        prover = CallProver()
+        return tuple(prover.prove(call) for call in self.calls)
 
 
 class ReplyReader:

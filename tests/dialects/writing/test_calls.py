@@ -312,7 +312,7 @@ def test_calls_are_read_back_in_the_dialect_of_the_page(data: st.DataObject) -> 
 
 @given(data=st.data())
 def test_calls_are_read_back_in_any_dialect(data: st.DataObject) -> None:
-    read_back(data.draw(made_up()), data)
+    read_back(data.draw(made_up()), data, proved=False)  # the proof does not know its markers
 
 
 @pytest.mark.parametrize("end", ["", "<<END>>", "\n<<END>>", "<<END>> And so on.", "\nAnd so on."])
@@ -329,14 +329,14 @@ def test_a_closing_tag_that_may_be_missing_is_not_repaired_before_the_next_call(
     assert [event.repairs for event in events if isinstance(event, Call)] == [(), ()]
 
 
-def read_back(dialect: Description, data: st.DataObject) -> None:
+def read_back(dialect: Description, data: st.DataObject, *, proved: bool = True) -> None:
     properties, values = data.draw(arguments(dialect))
     declared = data.draw(st.booleans())
     tools = {**AGENT, "bash": Tool("bash", parameters={"type": "object", "properties": properties} if declared else {})}
     call = ToolCall("bash", json.dumps(values, ensure_ascii=data.draw(st.booleans())))
     text = write_one(call, dialect, tools)
     events = read([text], [dialect], tools)
-    assert dump_typed(calls(events)) == dump_typed([("bash", values)])
+    assert dump_typed(calls(events, proved=proved)) == dump_typed([("bash", values)])
     assert raw(events) == text
     assert content(events) == ""
     assert not any(isinstance(event, UnreadCall) for event in events)

@@ -294,7 +294,7 @@ def _finish_streamed_call(context: Context, call: OpenCall, pieces: CallPieces, 
     first, *others = events
     rest = pieces.remaining_arguments(first.call.name, first.call.arguments)
     if rest is not None:
-        return [replace(first, raw=first.raw[call.text.sent :], rest=rest), *others]
+        return [replace(first, raw=first.raw[call.text.sent :], rest=rest, read_from=first.evidence), *others]
     reason = "a repair changes the call, and a part of it was already sent"
     raw = first.raw[call.text.sent :]
     context.output.add_unread_call(

@@ -7,6 +7,8 @@ import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from vtc.dialects.arguments import envelope, parameter
 from vtc.dialects.arguments.broken_json import ExpectedObject
 from vtc.dialects.arguments.envelope import EnvelopeContent, NotACall
@@ -21,7 +23,7 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Envelope
 from vtc.dialects.syntax.grammar import is_call_start
-from vtc.events import Call, Tool, ToolCall
+from vtc.events import Call, Evidence, Tool, ToolCall
 
 _JSON_OBJECT = re.compile(r'\s*\{\s*"')  # used with match
 
@@ -205,6 +207,9 @@ def _make_calls(context: Context, call: OpenCall, contents: Iterable[EnvelopeCon
         events.append(Call(raw, ToolCall(name, text, read.id or call.id), dialect.name, notes))
     if not events:
         raise NotACall("it is empty")
+    if len(events) > 1:
+        evidence = Evidence(call.text.raw, tuple(events))
+        events = [replace(event, read_from=evidence) for event in events]
     return events
 
 

@@ -383,7 +383,10 @@ def update_last_calls(last: list[Call], events: Iterable[Event]) -> None:
 
 def extract_from_reasoning(calls: Iterable[Call]) -> list[Call]:
     """Copy the final calls of the reasoning as real calls; their text stays in the reasoning."""
-    return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in calls]
+    return [
+        replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING), read_from=call.evidence)
+        for call in calls
+    ]
 
 
 type ReasoningTarget = Literal["reasoning_content", "opened", "keep", "drop"]

@@ -84,7 +84,8 @@ class ClientTerms(Stage):
             call = event.call
             if self._client_name and event.dialect != NATIVE:
                 call = replace(call, name=self._client_name(call.name))
-            event = replace(event, call=conversation.trim_arguments(call, self._dialect) if self._dialect else call)
+            call = conversation.trim_arguments(call, self._dialect) if self._dialect else call
+            event = replace(event, call=call, read_from=event.evidence)
         return (event,)
 
 

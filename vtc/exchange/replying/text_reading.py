@@ -192,7 +192,7 @@ class ReasoningCalls:
     def list_final_calls(self, *, in_reasoning: bool) -> list[Event]:
         """Return the calls that end the reasoning, or the reasons why they are none; their text stays in it."""
         calls = [*(self.calls if in_reasoning else ())] if self.kept else extract_from_reasoning(self.last)
-        return [replace(call, raw="") for call in calls] or [*self.unread_calls]
+        return [replace(call, raw="", read_from=call.evidence) for call in calls] or [*self.unread_calls]
 
     def forget(self) -> None:
         """Discard the calls so far, because they were text."""
