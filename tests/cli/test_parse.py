@@ -191,6 +191,20 @@ def test_tools_of_a_request_for_a_response_may_be_in_a_namespace(tmp_path: Path)
     ]
 
 
+def test_the_proof_of_each_call_is_shown(tools: Path) -> None:
+    text = '<tool_call>{"name": "bash", "arguments": {"command": "ls"}, "more": 5}</tool_call>'
+    proved = run(tools, "--dialect", "hermes", "--proof", text=text.replace(', "more": 5', ""))
+    at = text.index("ls")
+    assert f"  proved: command at {at}-{at + 2}, verbatim\n" in proved.output
+    failed = run(tools, "--dialect", "hermes", "--proof", text=text)
+    assert (
+        f"  not proved: the word at character {text.index('more')} is neither in a value nor markup\n" in failed.output
+    )
+    (found,) = decode_lines(run(tools, "--dialect", "hermes", "--proof", "--json", text=text))
+    assert found["calls"][0]["proof"]["holds"] is False
+    assert "proof" not in decode_lines(run(tools, "--dialect", "hermes", "--json", text=text))[0]["calls"][0]
+
+
 def test_a_trace_shows_each_step_of_the_reader(tools: Path) -> None:
     text = f"I look.\n{CALL}"
     result = run(tools, "--dialect", "hermes", "--trace", text=text)

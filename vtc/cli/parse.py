@@ -31,6 +31,7 @@ from vtc.profiles.plan import Plan, ReadingPlan
 from vtc.profiles.reasoning_plan import plan_reasoning
 from vtc.profiles.stack import UNKNOWN_MODEL
 from vtc.profiles.tool_protocol import list_dialects, list_token_dialects
+from vtc.proof import CallProver, Proof
 from vtc.reporting.hints import find_possible_call
 from vtc.reporting.report import describe_fate, serialize_unread_call
 
@@ -68,6 +69,7 @@ from vtc.reporting.report import describe_fate, serialize_unread_call
 @click.option("--lines", is_flag=True, help="FILE is JSON Lines; each line has the reply in `text` or `content`.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each reply.")
 @click.option("--trace", is_flag=True, help="Show each step of the reader, and the calls that it skipped in code.")
+@click.option("--proof", is_flag=True, help="Prove that the values of calls are characters of the reply.")
 @click.option("--lenient/--strict", default=True, show_default=True, help="Repair malformed calls.")
 def parse(
     file: Any,
@@ -81,6 +83,7 @@ def parse(
     lines: bool,
     as_json: bool,
     trace: bool,
+    proof: bool,
     lenient: bool,
 ) -> None:
     """Parse a model's reply from FILE (or standard input): its message, calls, repairs and unread calls.
@@ -107,7 +110,7 @@ def parse(
     )
     unknown_tools = profile.unknown_tools if tools_file else "allow"
     options = ReaderOptions(lenient, unknown_tools, think=think.to, begins=think.begins(whole=True))
-    setup = ReadingSetup(syntax, options, tools, declared - tools.keys(), trace=trace)
+    setup = ReadingSetup(syntax, options, tools, declared - tools.keys(), trace=trace, proof=proof)
     chosen = Overrides(dialects=bool(names or model), tools=bool(tools_file))
     console = Console(highlight=False)
     has_unread_call = False
@@ -150,6 +153,7 @@ class ReadingSetup:
     tools: Mapping[str, Tool]
     unoffered: frozenset[str]
     trace: bool
+    proof: bool
 
     def adapt_to(self, reply: GivenReply, profiles: Profiles, chosen: Overrides) -> ReadingSetup:
         """Return the setup for one reply: its own case provides each setting that the command line did not choose."""
@@ -165,7 +169,7 @@ class ReadingSetup:
             options = options._replace(think=recorded.think, begins=recorded.begins, lenient=lenient)
         if reply.reasoning:
             syntax, options = replace_fields(syntax, thinking=ReasoningSyntax()), options._replace(begins="text")
-        return ReadingSetup(syntax, options, tools, unoffered, trace=self.trace)
+        return ReadingSetup(syntax, options, tools, unoffered, trace=self.trace, proof=self.proof)
 
     def parse(self, reply: GivenReply, *, complete: bool) -> dict[str, Any]:
         """Parse a reply. Native tool calls and reasoning that the server separated are passed through."""
@@ -174,7 +178,13 @@ class ReadingSetup:
         reader = (TracedReader if self.trace else Reader)(syntax.grammar, self.tools, self.options, facts)
         limit = Limit(Plan(reading=ReadingPlan(unknown_tools=unknown_tools), unoffered=self.unoffered), self.tools)
         events = reader.read_whole(reply.text, complete=complete)
-        entries = _build_entries([passed for event in events for passed in limit.feed(event)], self.tools, reply)
+        delivered = [passed for event in events for passed in limit.feed(event)]
+        entries = _build_entries(delivered, self.tools, reply)
+        if self.proof:
+            prover = CallProver()
+            calls = (event for event in delivered if isinstance(event, Call))
+            for entry, call in zip(entries["calls"], calls, strict=False):  # native calls follow, and are not parsed
+                entry["proof"] = _describe_proof(prover.prove(call))
         if isinstance(reader, TracedReader):
             entries["trace"] = [_describe_step(entry) for entry in reader.trace]
         return entries
@@ -231,6 +241,11 @@ def _describe_step(entry: TracedStep | PassedOver) -> dict[str, Any]:
         "text": entry.text,
         "again": entry.pushed_back,
     }
+
+
+def _describe_proof(proof: Proof) -> dict[str, Any]:
+    """Build the JSON entry of a call's proof."""
+    return {**proof._asdict(), "holds": proof.holds, "slices": [one._asdict() for one in proof.slices]}
 
 
 def _find_missing_parameters(event: Call, tools: Mapping[str, Tool]) -> dict[str, list[str]]:
@@ -290,6 +305,8 @@ def _show_reply(console: Console, reply: dict[str, Any]) -> None:
             _print_verbatim(console, f"  {key}: {json.dumps(value, ensure_ascii=False)}")
         for repair in call["repairs"]:
             console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")
+        if proof := call.get("proof"):
+            _print_verbatim(console, f"  {'proved' if proof['holds'] else 'not proved'}: {_summarize_proof(proof)}")
         for name in call.get("lacks", ()):
             console.print(f"  [yellow]lacks the required parameter {escape(name)}[/yellow]")
     for unread_call in reply["refusals"]:
@@ -297,6 +314,13 @@ def _show_reply(console: Console, reply: dict[str, Any]) -> None:
         console.print(f"[bold red]{describe_fate(unread_call)}[/bold red]{name}: {escape(unread_call['reason'])}")
     if reply["unread"]:
         _print_verbatim(console, f"a possible call was not read: {reply['unread']}")
+
+
+def _summarize_proof(proof: Mapping[str, Any]) -> str:
+    """Summarize the slices of a proof, or its faults."""
+    slices = (f"{one['parameter']} at {one['start']}-{one['end']}, {one['decoding']}" for one in proof["slices"])
+    summary = "; ".join(proof["faults"] or slices) or "no values"
+    return f"{summary}; wide: {', '.join(proof['wide'])}" if proof["wide"] else summary
 
 
 def _print_verbatim(console: Console, text: str) -> None:
