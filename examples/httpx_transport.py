@@ -11,7 +11,7 @@ Needs `virtual-tool-calling`. Options are those of `vtc.Session` (docs/library.m
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from typing import Any
 
 import vtc
@@ -38,18 +38,21 @@ class VtcTransport(httpx.BaseTransport):
             return self._inner.handle_request(request)
         if answer := session.answer():
             return httpx.Response(answer.status, headers={"content-type": answer.media_type}, content=answer.body)
-        pieces = filter(None, self._exchange(request, session))
+        pieces = self._exchange(request, session)
         first = next(pieces, b"")  # status and headers of the reply are final now
         return httpx.Response(session.reply_status, headers=session.reply_headers, stream=ReplyStream(first, pieces))
 
-    def _exchange(self, request: httpx.Request, session: vtc.Session) -> Iterator[bytes]:
+    def _exchange(self, request: httpx.Request, session: vtc.Session) -> Generator[bytes, None, None]:
         to_send: bytes | None = session.request
         while to_send is not None:
             response = self._inner.handle_request(build_request(request, session, to_send))
             try:
                 session.status(response.status_code, response.headers)
-                yield from map(session.feed, response.stream)
-                yield session.finish()
+                for chunk in response.stream:
+                    if piece := session.feed(chunk):
+                        yield piece
+                if piece := session.finish():
+                    yield piece
             finally:
                 response.close()
             to_send = session.retry
@@ -76,7 +79,7 @@ class AsyncVtcTransport(httpx.AsyncBaseTransport):
         stream = AsyncReplyStream(first, pieces)
         return httpx.Response(session.reply_status, headers=session.reply_headers, stream=stream)
 
-    async def _exchange(self, request: httpx.Request, session: vtc.Session) -> AsyncIterator[bytes]:
+    async def _exchange(self, request: httpx.Request, session: vtc.Session) -> AsyncGenerator[bytes, None]:
         to_send: bytes | None = session.request
         while to_send is not None:
             response = await self._inner.handle_async_request(build_request(request, session, to_send))
@@ -96,22 +99,28 @@ class AsyncVtcTransport(httpx.AsyncBaseTransport):
 
 
 class ReplyStream(httpx.SyncByteStream):
-    def __init__(self, first: bytes, pieces: Iterator[bytes]) -> None:
+    def __init__(self, first: bytes, pieces: Generator[bytes, None, None]) -> None:
         self._first, self._pieces = first, pieces
 
     def __iter__(self) -> Iterator[bytes]:
         yield self._first
         yield from self._pieces
 
+    def close(self) -> None:
+        self._pieces.close()
+
 
 class AsyncReplyStream(httpx.AsyncByteStream):
-    def __init__(self, first: bytes, pieces: AsyncIterator[bytes]) -> None:
+    def __init__(self, first: bytes, pieces: AsyncGenerator[bytes, None]) -> None:
         self._first, self._pieces = first, pieces
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._first
         async for piece in self._pieces:
             yield piece
+
+    async def aclose(self) -> None:
+        await self._pieces.aclose()
 
 
 def open_session(request: httpx.Request, options: dict[str, Any]) -> vtc.Session | None:
@@ -122,6 +131,8 @@ def open_session(request: httpx.Request, options: dict[str, Any]) -> vtc.Session
     try:
         return vtc.Session(request.content, api, path=request.url.raw_path.decode(), **options)
     except vtc.RequestError:
+        if {"policy", "profiles"} & options.keys():
+            raise  # a policy would not see the reply
         return None
 
 

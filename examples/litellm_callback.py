@@ -41,6 +41,8 @@ class VtcCallback(CustomLogger):
         try:
             session = vtc.Session(body, **self._options)
         except vtc.RequestError:
+            if {"policy", "profiles"} & self._options.keys():
+                raise  # a policy would not see the reply
             return None
         kwargs["litellm_logging_obj"].vtc_session = session  # this object lives as long as the call
         changed = json.loads(session.request)

@@ -25,7 +25,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/dialects": 99_600,
     "vtc/exchange": 79_050,
     "vtc/guards": 12_600,
-    "vtc/library": 2_750,
+    "vtc/library": 2_850,
     "vtc/profiles": 20_150,
     "vtc/proxy": 37_650,
     "vtc/reporting": 10_450,

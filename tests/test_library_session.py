@@ -117,6 +117,20 @@ def test_a_rejected_request_is_retried(client: str, server: str) -> None:
     assert session.reply_status == 200
 
 
+@STREAM
+@pytest.mark.parametrize("size", SIZES)
+def test_a_request_is_retried_by_another_api(stream: bool, size: int) -> None:
+    words = "This model is only supported in v1/responses and not in v1/chat/completions."
+    session = open_exchange("openai-chat", stream=stream)
+    assert session.address({}) == "/v1/chat/completions"
+    assert feed_reply(session, (404, {}, chat.encode_json({"error": {"message": words}}))) == b""
+    assert session.address({}) == "/v1/responses"
+    assert "input" in json.loads(session.retry or b"")
+    reply = feed_reply(session, make_reply("openai-responses", stream=stream, pieces=PIECES), size)
+    assert pairs.read("openai-chat", reply, stream=stream) == make_content("I look.", READ)
+    assert session.reply_status == 200
+
+
 def test_a_retry_that_is_rejected_too_gives_the_last_error() -> None:
     session = open_exchange("openai-chat")
     error = chat.encode_json({"error": {"message": "out of memory"}})
@@ -211,6 +225,27 @@ def test_a_reply_in_an_unknown_coding_passes_unless_a_policy_denies_calls(stream
     reply, _ = converse(session, coded)
     assert b"withheld" in reply
     assert "content-encoding" not in session.reply_headers
+
+
+def make_long_reply() -> ServerReply:
+    code, headers, body = make_reply("openai-chat", IN_TEXT)
+    return code, headers, body + b" " * (64 << 20)
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1 << 27])
+def test_a_body_that_is_too_long_passes_unless_a_policy_denies_calls(size: int) -> None:
+    reply = make_long_reply()
+    session = open_exchange("openai-chat")
+    assert converse(session, reply, size=size)[0] == reply[2]
+    assert session.report.failures == ["the reply is longer than 64 MiB"]
+    for options, words in (({"policy": DENIES}, b"withheld"), ({"server": "ollama-chat"}, b"could not be read")):
+        received, _ = converse(open_exchange("openai-chat", **options), reply, size=size)
+        assert words in received
+        assert b"filePath" not in received
+
+
+def test_the_answer_to_a_retry_that_is_too_long_is_none() -> None:
+    assert converse(open_exchange("openai-chat"), (400, {}, NO_TOOLS), make_long_reply())[0] == NO_TOOLS
 
 
 @pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)

@@ -15,6 +15,7 @@ from vtc.events import Failure
 from vtc.exchange import NoAnswer, Rejection, Session, Stream
 from vtc.exchange.asking.request import pass_through_on_fault
 from vtc.exchange.replying.fate import LocalReply
+from vtc.exchange.replying.stream import MAX_BODY_BYTES
 from vtc.exchange.target import address_request
 from vtc.exchange.whole_replies import EMPTY_REPLY_FAULT
 from vtc.json_text import encode_json
@@ -103,9 +104,20 @@ class LibrarySession(Session):
         """Receive a part of the server's answer; return the bytes that the client can be sent by now."""
         if self._stream and not self.retry:
             return b"".join(self._stream.feed(chunk))
-        if self._answer.passes:
+        answer = self._answer
+        if answer.passes:
             return chunk
-        self._answer.body += chunk
+        answer.body += b"" if answer.fault else chunk
+        return self._release_body() if len(answer.body) > MAX_BODY_BYTES else b""
+
+    def _release_body(self) -> bytes:
+        """Pass on a body that is too long to be read, or discard it."""
+        answer, reason = self._answer, f"the reply is longer than {MAX_BODY_BYTES >> 20} MiB"
+        answer.passes = self.fate.is_open and self.retry is None
+        if answer.passes:
+            self.fate.decide_long_body(reason, self.report)
+            return bytes(answer.body)
+        answer.body, answer.fault = bytearray(), reason
         return b""
 
     def finish(self) -> bytes:
@@ -140,38 +152,40 @@ class LibrarySession(Session):
 
         None if it is sent as it was received.
         """
-        status, whole = answer.status, self.whole
+        status = answer.status
         # Step 1: Answer an error that contains a reply, or retry with the quirks learned from it.
         body, fault = answer.decode_body()
         is_rejection = status >= 400 or is_error(object_of(body) or {})
-        if status >= 400 and self.may_change_reply and (reply := whole.extract_from_error(body, status)):
+        if status >= 400 and self.may_change_reply and (reply := self.whole.extract_from_error(body, status)):
             return reply
         if is_rejection:
-            received = yield from self.retry_rejected(Rejection(status, body), self._ask)
+            rejected = Rejection(status, body)
+            received = yield from self.retry_rejected(rejected, self._ask)
             if not isinstance(received, Rejection):
-                sent = whole.rewrite(received)
-                return LocalReply(whole.detect_media_type(sent), sent)
+                sent = self.whole.rewrite(received)
+                return LocalReply(self.whole.detect_media_type(sent), sent)
             status, body = received
+            fault = fault if received is rejected else ""
         # Step 2: Explain the remaining error, and translate it or a web page for the client.
         explanation = hints.explain_error(status, body) if status >= 400 else ""
-        if (is_rejection or hints.is_web_page(body)) and (error := whole.translate_error(body, status)):
+        if (is_rejection or hints.is_web_page(body)) and (error := self.whole.translate_error(body, status)):
             self.report.errors[:] = [explanation or hints.explain_error(None, body)]
             return error
         # Step 3: Rewrite the reply; an error only if a policy lets nothing pass unread.
         if fault:
-            return whole.replace_unread(fault) if self.fate.reads_status(status) else None
+            return self.whole.replace_unread(fault) if self.fate.reads_status(status) else None
         if status == 200 and not body.strip():
             self.report.errors.append(EMPTY_REPLY_FAULT)
             return self.fate.own.render_error(Failure(f"VTC: {EMPTY_REPLY_FAULT}"), 502)
         sent, is_reply = body, 200 <= status < 300
         if self.may_change_reply and self.fate.reads_status(status):
             if is_reply and self.plan.stack.retry:
-                sent = yield from whole.rewrite_with_retry(body, self._ask)
+                sent = yield from self.whole.rewrite_with_retry(body, self._ask)
             else:
-                sent = whole.rewrite(body, is_error=not is_reply)
+                sent = self.whole.rewrite(body, is_error=not is_reply)
         self.report.errors[:] = [explanation] if explanation else self.report.errors
         is_changed = sent != body
-        media_type = whole.choose_media_type(sent) if is_changed else ""
+        media_type = self.whole.choose_media_type(sent) if is_changed else ""
         if not media_type and self.fate.overrides_headers(changed=is_changed):
             media_type = answer.media_type  # without another charset than the one that VTC decoded
         return LocalReply(media_type, sent, status)
@@ -222,11 +236,15 @@ class _ReceivedAnswer:
         self.media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         self.encoding = self.headers.get("content-encoding", "")
         self.body = bytearray()
+        self.fault = ""
+        """The reason why the body cannot be read."""
         self.passes = False
         """True if the body is passed through unread."""
 
     def decode_body(self) -> tuple[bytes, str]:
-        """Return the decoded body, and the reason if it cannot be decoded."""
+        """Return the decoded body, and the reason if it cannot be read."""
+        if self.fault:
+            return b"", self.fault
         try:
             decoder = make_decoder(self.encoding)
             return decoder.feed(bytes(self.body)) + decoder.finish(), ""
