@@ -110,6 +110,18 @@ def test_mitmproxys_own_lines_can_be_had(more: list[str]) -> None:
     assert "flow_detail=0" not in build_command("localhost:1", *more)
 
 
+def test_file_of_a_dialect(tmp_path: Path) -> None:
+    (file := tmp_path / "mine.yaml").write_text('{kind: dialect, name: mine, call: "<|run|>{json}<|end|>"}')
+    (other := tmp_path / "other.yaml").write_text("{kind: model, name: other, match: {model: other}}")
+    assert (
+        f"--set vtc_profiles={file} --set vtc_dialect=mine"
+        in run("http://127.0.0.1:1", "--dialect-file", str(file)).output
+    )
+    result = run("http://127.0.0.1:1", "--dialect-file", str(other))
+    assert result.exit_code == 2
+    assert "contains 0 dialects, one is needed" in result.output
+
+
 def test_profiles_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -63,6 +63,11 @@ class RunCommand(click.Command):
 @click.option("--port", type=click.IntRange(0, 65535), help=config.KEY_DESCRIPTIONS["port"])
 @click.option("--host", help=config.KEY_DESCRIPTIONS["host"])
 @profile_directories
+@click.option(
+    "--dialect-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The file of a dialect, as `vtc new-dialect` prints it: like --profiles FILE --dialect NAME.",
+)
 @add_flags("run")
 @set_option
 @click.option("-v", "--verbose", is_flag=True, help="Also log connections and requests, as mitmproxy does.")
@@ -97,7 +102,7 @@ def run(
     upstream, more = _split_arguments(upstream, more)
     more = [*launch.format_sets(sets), *more]
     file, settings = config.load_config(named)
-    directories = options.pop("directories") or config.list_directories(file, settings)
+    directories = _add_dialect_file(options, options.pop("directories") or config.list_directories(file, settings))
     options = {name: options[name] or value for name, value in settings.flags.items()}
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
     with _report_in_file(file, () if upstream else ("upstream",)):
@@ -133,6 +138,19 @@ def run(
     if ui:
         sys.exit(run_with_page(command, options["log"], directories))
     _replace_process(command)
+
+
+def _add_dialect_file(options: dict[str, Any], directories: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Add the file of `--dialect-file` to the profiles, and name its dialect in the options; exit if it has none."""
+    file = options.pop("dialect_file")
+    if file is None:
+        return directories
+    sources = common.load_profiles((file,)).sources
+    names = [name for (kind, name), source in sources.items() if kind == "dialect" and source.path == file]
+    if len(names) != 1:
+        raise click.UsageError(f"--dialect-file: {file} contains {len(names)} dialects, one is needed")
+    options["dialect"] = names[0]
+    return (*directories, file)
 
 
 def _split_arguments(upstream: str, more: Sequence[str]) -> tuple[str, Sequence[str]]:
