@@ -262,7 +262,7 @@ class Planner:
             settings=self.settings,
             client=client or UNKNOWN_CLIENT,
             model=model or UNKNOWN_MODEL,
-            derived=None if model else self._models.find_dialect(facts.model),
+            derived=self._models.find_dialect(facts.model),
             server=server or profiles.unknown_server,
             policies=tuple(policy for policy, _ in policies),
             prompted=prompted,
