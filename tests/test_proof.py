@@ -142,6 +142,21 @@ def test_repairs_explain_only_their_own_effects() -> None:
     assert not prove_one(commented, {"path": "a", "text": "x"}).holds
 
 
+@pytest.mark.parametrize(
+    ("text", "repairs"),
+    [
+        ('{"name": "write", "arguments": {"path": 130 "text": "x"}}', ["json-missing-comma"]),
+        ('{"name": "write", "arguments": {"path"130, "text": "x"}}', ["json-missing-colon"]),
+        ('{"name": "write", "arguments": {"path": 130, "text": "x}}', ["json-missing-quote"]),
+        ('~~~json\n{"name": "write", "arguments": {"path": 130, "text": "x"}}\n~~~', []),
+    ],
+)
+def test_a_value_next_to_missing_punctuation_has_a_proof_if_it_was_repaired(text: str, repairs: list[str]) -> None:
+    arguments = {"path": 130, "text": "x"}
+    assert prove_one(text, arguments, *repairs).holds
+    assert not repairs or not prove_one(text, arguments).holds
+
+
 def test_a_value_with_markup_of_its_call_is_wide() -> None:
     text = "x</parameter>\n<parameter=other>\ny"
     proof = prove_one(TAGGED.format(path="a", text=text), {"path": "a", "text": text})

@@ -145,7 +145,7 @@ _OUTSIDE = re.compile(
     r'["\']?(?:tool_)?(?:call_)?(?:id|index)["\']?\s*[:=]\s*(?:\d+|["\'][^"\'\s]*["\'])'
     r'|:\d+\b|["\']\d+["\']'  # ids and indexes
     r'|\btype=["\']\w+["\']|\bstring="(?:true|false)"'
-    r'|\\[a-z]|```\w*|(?<![\w"\'])[rbfu]{1,2}(?=["\'])'  # escaped line breaks, code fences, prefixes of Python
+    r'|\\[a-z]|(?:```|~~~)\w*|(?<![\w"\'])[rbfu]{1,2}(?=["\'])'  # escaped line breaks, code fences, prefixes of Python
     r"|<[|｜<]/?[^<>|｜\s]{1,80}[|｜>]>|\[/?[A-Z_]{3,40}\]"  # special tokens
     r"|(?P<word>[^\W_]+)"
 )
@@ -164,7 +164,17 @@ _SPACE_AFTER = re.compile(r"(?:\s|\\[nrt])*")  # used with match
 _CHANGED_ESCAPES = frozenset(
     ("json-bad-escape", "escaped-text", "json-inner-quotes", "broken-value", "python-literal", "string-markers")
 )
-_CHANGED_QUOTES = frozenset(("json-missing-quote", "string-markers", "json-cut", "broken-value", "escaped-text"))
+_CHANGED_PUNCTUATION = frozenset(
+    (
+        "json-missing-quote",
+        "json-missing-comma",
+        "json-missing-colon",
+        "string-markers",
+        "json-cut",
+        "broken-value",
+        "escaped-text",
+    )
+)
 _BROKEN_CLOSER = frozenset(
     ("corrupt-closer", "wrong-closer", "corrupt-parameter-closer", "wrong-parameter-closer", "missing-parameter-closer")
 )
@@ -371,16 +381,16 @@ class _Prover:
         has_broken_closer = bool(self._repairs & _BROKEN_CLOSER)
         if has_broken_closer and _BROKEN_TAG.match(after):
             return True
-        has_changed_quotes = bool(self._repairs & _CHANGED_QUOTES)
-        if quote in _QUOTES and not has_changed_quotes:
+        has_changed_punctuation = bool(self._repairs & _CHANGED_PUNCTUATION)
+        if quote in _QUOTES and not has_changed_punctuation:
             return False
         before = _SPACE_BEFORE.sub("", before)
         if before[-1:].isalnum():
             return False
-        follows_tag = before.endswith(">") and not (has_broken_closer or has_changed_quotes)
+        follows_tag = before.endswith(">") and not (has_broken_closer or has_changed_punctuation)
         space = _SPACE_AFTER.match(after)
         follower = after[space.end() if space else 0 :][:1]
-        if has_changed_quotes and follower in _QUOTES:
+        if has_changed_punctuation and follower in _QUOTES:
             return True
         return follower in (_TAG_FOLLOWERS if follows_tag else _FOLLOWERS)
 
