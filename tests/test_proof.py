@@ -51,6 +51,7 @@ def in_json(path: Any, text: Any, **options: Any) -> str:
         (in_json("a", 5), 5, "literal"),
         (in_json("a", -2.5e3), -2500, "literal"),
         (TAGGED.format(path="a", text="TRUE"), True, "literal"),
+        (r"write(path='a', text='\U00100000')", "\U00100000", "python"),
         ("write(path='a', text=None)", None, "literal"),
         ("write(path='a', text=0x1F)", 31, "literal"),
     ],
@@ -148,6 +149,7 @@ def test_repairs_explain_only_their_own_effects() -> None:
         ('{"name": "write", "arguments": {"path": 130 "text": "x"}}', ["json-missing-comma"]),
         ('{"name": "write", "arguments": {"path"130, "text": "x"}}', ["json-missing-colon"]),
         ('{"name": "write", "arguments": {"path": 130, "text": "x}}', ["json-missing-quote"]),
+        ('{"name": "write", "arguments": {"path": 130, // the next one\n"text": "x"}}', ["json-comment"]),
         ('~~~json\n{"name": "write", "arguments": {"path": 130, "text": "x"}}\n~~~', []),
     ],
 )
@@ -155,6 +157,13 @@ def test_a_value_next_to_missing_punctuation_has_a_proof_if_it_was_repaired(text
     arguments = {"path": 130, "text": "x"}
     assert prove_one(text, arguments, *repairs).holds
     assert not repairs or not prove_one(text, arguments).holds
+
+
+def test_numbers_without_a_comma_between_them_have_a_proof_if_it_was_repaired() -> None:
+    for text in ("[0 0]", "[0\n0]", "[0, // the next one\n0]"):
+        written = IN_JSON.format(path='"a"', text=text)
+        assert prove_one(written, {"path": "a", "text": [0, 0]}, "json-missing-comma", "json-comment").holds
+        assert not prove_one(written, {"path": "a", "text": [0]}, "json-missing-comma", "json-comment").holds
 
 
 def test_a_value_with_markup_of_its_call_is_wide() -> None:

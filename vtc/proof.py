@@ -85,7 +85,8 @@ _JSON = Substitution(
     _decode_escape,
 )
 _PYTHON = Substitution(
-    re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U000[0-9a-fA-F]{5}|[\\'\"abfnrtv0\n])"), _decode_escape
+    re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4}|[\\'\"abfnrtv0\n])"),
+    _decode_escape,
 )
 _XML = Substitution(re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|\w{1,16});"), lambda found: unescape(found[0]))
 _CDATA = Substitution(re.compile(r"\]\]\]\]><!\[CDATA\[>"), lambda _: "]]>")
@@ -175,6 +176,7 @@ _CHANGED_PUNCTUATION = frozenset(
         "escaped-text",
     )
 )
+_CHANGED_SEPARATORS = frozenset(("json-missing-comma", "json-comment"))
 _BROKEN_CLOSER = frozenset(
     ("corrupt-closer", "wrong-closer", "corrupt-parameter-closer", "wrong-parameter-closer", "missing-parameter-closer")
 )
@@ -365,13 +367,19 @@ class _Prover:
         for found in _LITERAL.finditer(self._text, self._cursor, self._cursor + MAX_GAP):
             with suppress(ValueError, ArithmeticError):
                 value = _decode_literal(found[0].lower())
-                if type(value) is type(item.value) and value == item.value and self._is_bounded(*found.span()):
+                if (
+                    type(value) is type(item.value)
+                    and value == item.value
+                    and self._is_bounded(*found.span(), is_literal=True)
+                ):
                     return Slice(item.parameter, *found.span(), LITERAL)
         return self._find_text(item._replace(value="")) if item.value is None else None
 
-    def _is_bounded(self, start: int, end: int, *, is_key: bool = False) -> bool:
+    def _is_bounded(self, start: int, end: int, *, is_key: bool = False, is_literal: bool = False) -> bool:
         """Return True if quotes or markup bound a slice; a key may also follow the tool's name."""
         before, after = self._text[max(0, start - MARGIN) : start], self._text[end : end + MARGIN]
+        if is_literal and self._repairs & _CHANGED_SEPARATORS:
+            return not (before[-1:].isalnum() or after[:1].isalnum())
         if is_key:
             return not after[:1].isalnum() and (not before[-1:].isalnum() or before.endswith(self._name))
         quote = before[-1:]
