@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from tests.source_tree import find_nodes, parse_module
 
 BUDGETS: Mapping[str, int] = {
-    "vtc": 10_500,
+    "vtc": 10_600,
     "vtc/apis": 94_550,
     "vtc/cli": 45_600,
     "vtc/demo": 2_250,

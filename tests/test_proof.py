@@ -173,6 +173,13 @@ def test_a_value_with_markup_of_its_call_is_wide() -> None:
     assert prove_one(TAGGED.format(path="a", text="<b>"), {"path": "a", "text": "<b>"}).wide == ()
 
 
+@pytest.mark.parametrize("value", ["true", "string", "name", "save"])
+def test_a_value_that_is_also_an_attribute_has_a_proof(value: str) -> None:
+    text = f'<invoke name="write"><parameter name="path" string="true">{value}</parameter></invoke>'
+    assert prove_one(text, {"path": value}).holds
+    assert not prove_one(text.replace(f">{value}<", f">{value} more<"), {"path": value}).holds
+
+
 def test_calls_of_one_text_share_their_proof() -> None:
     tools = [{"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}]
     objects = [json.dumps({"name": "read", "arguments": {"path": path}}) for path in "ab"]
