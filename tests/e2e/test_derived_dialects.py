@@ -69,6 +69,7 @@ async def test_calls_of_an_unknown_model_are_read_in_the_dialect_of_its_template
         (BARE, "the calls of its chat template are in a known dialect"),
         (make_template(f"### call {JSON_CALL}"), "its opener is neither"),
         (make_template(f"<details>{JSON_CALL}</details>"), "its opener is neither"),
+        (make_template(f"<CODE>{JSON_CALL}</CODE>"), "its opener is neither"),
         (make_template(f"[call: {JSON_CALL}]"), "its opener is neither"),
         (make_template(f"<a>{JSON_CALL}</a>"), "its opener is neither"),
         (PLAIN, "no dialect was derived from its chat template: the template writes no call in a form that is known"),
@@ -88,7 +89,7 @@ async def test_other_templates_change_nothing(
     assert any(line in message for message in caplog.messages)
 
 
-@pytest.mark.parametrize("name", ["Qwen3-8B", MODEL])
+@pytest.mark.parametrize("name", ["Qwen3-8B", MODEL, "House-7B"])
 async def test_a_model_with_a_profile_keeps_it(name: str, start: Start, caplog: pytest.LogCaptureFixture) -> None:
     """The name of the model behind an alias counts, too."""
     caplog.set_level("INFO", "vtc")

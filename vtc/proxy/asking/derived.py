@@ -16,14 +16,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 import vtc
 from vtc.dialects import Description
 from vtc.events import ListedModel
-from vtc.profiles.matching import Facts
+from vtc.profiles.matching import Facts, plain_model
 from vtc.profiles.planner import Planner
 from vtc.scrub import drop_credentials, escape_invisible
 
@@ -68,7 +67,8 @@ def derive_dialects(
         for model in described
         if model.template
         and not any(
-            planner.has_model_profile(Facts(model=name)) for name in (model.name, *real_names.get(model.name, ()))
+            planner.has_model_profile(Facts(model=name))
+            for name in (model.name, *real_names.get(plain_model(model.name), ()))
         )
     ]
     return [derive_dialect(model) for model in unknown[:MAX_DERIVED_MODELS]]
@@ -79,7 +79,10 @@ def derive_dialect(model: ListedModel) -> DerivedDialect:
     name = f"derived-{re.sub(r'[^a-z0-9.]+', '-', model.name.casefold())[:60].strip('-.') or 'model'}"
     about = f"{escape_invisible(model.name)[:80]} has no profile"
     try:
-        answer = _run_command(model.template, name)
+        output, error_text = _run_command(model.template, name)
+        if error_text:
+            raise DerivationError(error_text)
+        answer = json.loads(output)
         dialect = msgspec.convert(answer["dialect"], Description)
         dialect.check()
     except (DerivationError, ValueError) as error:
@@ -99,13 +102,17 @@ def select_safe(dialect: Description) -> Description | None:
     rescued = dialect.rescued
     openers = (rescued.sections if rescued.section_required else rescued.calls) if rescued else ()
     matches = [SAFE_OPENER.match(opener.lstrip()) for opener in openers]
-    is_safe = matches and all(found and found["tag"] not in HTML_ELEMENTS.split() for found in matches)
+    elements = HTML_ELEMENTS.split()
+    is_safe = matches and all(found and (found["tag"] or "").lower() not in elements for found in matches)
     return rescued if is_safe else None
 
 
 @lru_cache(maxsize=32)
-def _run_command(template: str, name: str) -> Mapping[str, Any]:
-    """Run `vtc new-dialect` on a template, and return its answer. Raises `DerivationError`."""
+def _run_command(template: str, name: str) -> tuple[bytes, str]:
+    """Run `vtc new-dialect` on a template; return its output, and its error. Raises `DerivationError`.
+
+    The cache also keeps errors, because a server may be probed again every minute.
+    """
     command = [sys.executable, "-P", "-m", "vtc", "new-dialect", "--template", "-", "--name", name, "--json"]
     # mitmproxy may have found VTC on a path of its own.
     paths = filter(None, [str(Path(vtc.__file__).parents[1]), os.environ.get("PYTHONPATH")])
@@ -122,8 +129,5 @@ def _run_command(template: str, name: str) -> Mapping[str, Any]:
         raise DerivationError("it takes too long") from None
     except OSError as error:
         raise DerivationError(f"the process did not start ({error.strerror})") from None
-    if done.returncode:
-        raise DerivationError(
-            done.stderr.decode("utf-8", "replace").strip().removeprefix("Error: -: ")[-300:] or "failed"
-        )
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
+    error_text = done.stderr.decode("utf-8", "replace").strip().removeprefix("Error: -: ")[-300:] or "failed"
+    return done.stdout, error_text if done.returncode else ""
