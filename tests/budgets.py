@@ -27,7 +27,7 @@ BUDGETS: Mapping[str, int] = {
     "vtc/guards": 12_600,
     "vtc/library": 2_850,
     "vtc/profiles": 20_150,
-    "vtc/proxy": 37_650,
+    "vtc/proxy": 37_700,
     "vtc/reporting": 10_450,
     "vtc/wire": 3_450,
 }

@@ -540,10 +540,9 @@ class FastPath:
             reader.record_forwarded(text)
         if self._template:
             self._relay.count_forwarded(text)
+        # Not `add`, because this is on the way of each frame that is parsed.
         repeats.write(text)
-        if (
-            repeats.tell() >= repeats.max_unchecked
-        ):  # not `add`, because this is on the way of each frame that is parsed
+        if repeats.tell() >= repeats.max_unchecked:
             repeats.check()
 
     def pause(self) -> None:

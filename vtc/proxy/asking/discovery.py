@@ -191,9 +191,7 @@ class Discovery:
             server.was_missing = True
             return
         known_lines = server.findings.lines if server.findings else ()
-        for line in findings.lines:
-            if line in known_lines:
-                continue
+        for line in (line for line in findings.lines if line not in known_lines):
             logger.info("vtc: %s%s", "VTC started before the server: " if server.was_missing else "", line)
         if findings.apis is None:
             findings = findings._replace(apis=())
